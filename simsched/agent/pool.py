@@ -29,7 +29,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from simsched.agent.agent import Measurement
 from simsched.agent.fit import Configuration, Profile, fit
@@ -227,7 +227,6 @@ _REMEDY = "name a pool.json that simsched has written"
 _ENTRY_KEYS = ("name", "jobs", "limits", "throughput", "profile", "noise")
 _LIMITS = tuple(field.name for field in fields(BatchLimits))
 _PARAMS = tuple(field.name for field in fields(ThroughputParams))
-_PROFILE_KEYS, _NOISE_KEYS = 3, 1  # leading whole numbers of a row
 
 
 def read_pool(path: Path) -> HistoryPool:
@@ -289,7 +288,7 @@ class _Entry:
         self._check_numbers("limits", self._entry["limits"], _LIMITS, whole=True)
         profiles = self._profiles()
         self._check_throughput(profiles)
-        noise = self._rows("noise", _NOISE_KEYS, lowest=0)
+        noise = self._rows("noise")
         if self.problems:
             return None
         limits = BatchLimits(**{key: self._entry["limits"][key] for key in _LIMITS})
@@ -304,19 +303,9 @@ class _Entry:
 
     def _profiles(self) -> dict[str, dict[Configuration, Pooled]]:
         """Read step times by GPU type, the first item of each row."""
-        rows = self._entry["profile"]
-        if not isinstance(rows, list) or not all(
-            isinstance(row, list) and row and isinstance(row[0], str) for row in rows
-        ):
-            self._complain("profile", "must be a list of rows that begin with a GPU type")
-            return {}
         found: dict[str, dict[Configuration, Pooled]] = {}
-        if not rows:
-            self._rows("profile", _PROFILE_KEYS, lowest=1)
-        for gpu_type in sorted({row[0] for row in rows}):
-            of_type = {index: row[1:] for index, row in enumerate(rows) if row[0] == gpu_type}
-            steps = self._rows("profile", _PROFILE_KEYS, lowest=1, rows=of_type)
-            found[gpu_type] = {(key[0], key[1], key[2]): value for key, value in sorted(steps.items())}
+        for (gpu_type, nodes, gpus, local_bsz), steps in sorted(self._rows("profile").items()):
+            found.setdefault(gpu_type, {})[nodes, gpus, local_bsz] = steps
         return found
 
     def _check_throughput(self, profiles: Mapping[str, object]) -> None:
@@ -337,25 +326,24 @@ class _Entry:
                 kind = "whole number from 1 on" if whole else "positive number"
                 self._complain(f"{section}.{key}", f"{numbers[key]!r} is not a {kind}")
 
-    def _rows(
-        self, section: str, keys: int, *, lowest: int, rows: Mapping[int, Any] | None = None
-    ) -> dict[tuple[int, ...], Pooled]:
-        """Read rows of `keys` whole numbers, two numbers, and a number of jobs; `rows` are a selection by index."""
-        if rows is None:
-            listed = self._entry[section]
-            if not isinstance(listed, list) or not listed:
-                self._complain(section, "must be a list of at least one row")
-                return {}
-            rows = dict(enumerate(listed))
-        found: dict[tuple[int, ...], Pooled] = {}
-        for index, row in rows.items():
-            fault = _row_fault(row, keys, lowest, steps=section == "profile")
-            if not fault and tuple(row[:keys]) in found:
+    def _rows(self, section: Literal["profile", "noise"]) -> dict[tuple[Any, ...], Pooled]:
+        """Read rows of a key, two numbers, and a number of jobs; the key of a profile begins with a GPU type."""
+        rows, typed = self._entry[section], section == "profile"
+        listed = isinstance(rows, list) and bool(rows)
+        if not listed or (typed and not all(isinstance(row, list) and row and isinstance(row[0], str) for row in rows)):
+            begin = ", all of which begin with a GPU type" if typed else ""
+            self._complain(section, f"must be a list of at least one row{begin}")
+            return {}
+        found: dict[tuple[Any, ...], Pooled] = {}
+        for index, row in enumerate(rows):
+            fault = _row_fault(row[1:], 3, 1, steps=True) if typed else _row_fault(row, 1, 0, steps=False)
+            if not fault and tuple(row[:-3]) in found:
                 fault = "stands there twice"
             if fault:
                 self._complain(f"{section}[{index}]", f"{row!r} {fault}")
                 continue
-            found[tuple(row[:keys])] = Pooled(float(row[keys]), float(row[keys + 1]), row[keys + 2])
+            *key, first, second, jobs = row
+            found[tuple(key)] = Pooled(float(first), float(second), jobs)
         return found
 
 

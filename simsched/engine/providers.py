@@ -239,7 +239,10 @@ class Granted:
         """Grant `wanted`; raises `EngineError` for signals without a provider. `seed` is the run's."""
         self._seed = seed
         market = failures.market or Market.on_demand(cluster)
-        of_jobs = {**_OF_JOBS, signals.OFFLINE_PROFILES: partial(offline_profiles, {})}
+        profiles: dict[str, Mapping[str, Prior]] = {}
+        of_jobs: dict[JobSignal[Any], Callable[[JobState], object]] = {
+            **_OF_JOBS, signals.OFFLINE_PROFILES: partial(offline_profiles, profiles)
+        }  # fmt: skip
         of_views: dict[ViewSignal[Any], object] = {
             signals.SERVICE_HISTORY: service_history,
             signals.PAIR_SPEEDS: pairs,

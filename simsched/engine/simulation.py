@@ -318,17 +318,19 @@ class Simulation:
             self.agents.begin(self.cluster)
         if self._failures is not None:
             self._failures.begin()
-        self._next_arrival = self._clock.ticks(self.jobs[0].submit_time_s)
+        self._coming = self.jobs[0]
+        self._next_arrival = self._clock.ticks(self._coming.submit_time_s)
         self._clock.at(self._next_arrival, Phase.ARRIVAL, self._arrive)
 
     def _arrive(self, due: object) -> None:
         clock, specs = self._clock, self.jobs
         while True:
             self._listed += 1
-            self._submit(specs[self._listed - 1])
+            self._submit(self._coming)
             if self._listed == self._last:
                 return
-            self._next_arrival = clock.ticks(specs[self._listed].submit_time_s)
+            self._coming = specs[self._listed]
+            self._next_arrival = clock.ticks(self._coming.submit_time_s)
             if self._next_arrival > clock.now:
                 break
         clock.at(self._next_arrival, _ARRIVAL, self._arrive)

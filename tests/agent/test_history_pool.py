@@ -237,13 +237,32 @@ def test_a_file_that_is_no_pool_is_refused_with_its_place(tmp_path, text, said):
         (lambda one: one.update(name="b"), r"applications\[1\].name: 'b' stands there twice"),
         (lambda one: one["limits"].update(max_batch_size=1.5), r"limits.max_batch_size: 1.5"),
         (lambda one: one["limits"].pop("max_batch_size"), "limits: must have just the keys"),
-        (lambda one: one["throughput"]["t4"].update(gamma=-1), "throughput.t4.gamma"),
         (lambda one: one.update(profile=[]), "profile: must be a list of at least one row"),
         (lambda one: one["profile"][1].pop(), r"profile\[1\].*row of 6 numbers"),
         (lambda one: one["profile"].append(one["profile"][0]), r"profile\[3\].*twice"),
-        (lambda one: one["profile"][0].__setitem__(5, 7.0), r"profile\[0\].*synchronisation shorter"),
         (lambda one: one["profile"][0].__setitem__(4, float("nan")), r"profile\[0\].*not a number"),
         (lambda one: one["noise"][0].__setitem__(0, -1), r"noise\[0\].*whole numbers from 0"),
+        (
+            lambda one: one.update(profile=3),
+            "profile: must be a list of .*, all of which begin with a GPU type",
+        ),
+        (
+            lambda one: one.update(profile=[[3, 1]]),
+            "profile: must be a list of .*, all of which begin with a GPU type",
+        ),
+        (lambda one: one.update(noise=[]), "noise: must be a list of at least one row"),
+        (lambda one: one.update(jobs=True), "jobs: True is not a number of jobs"),
+        (lambda one: one.update(name=3), "name: 3 is not a name"),
+        (lambda one: one["limits"].update(min_local_bsz=0), "limits.min_local_bsz: 0 is not a whole number from 1 on"),
+        (lambda one: one["throughput"]["t4"].update(gamma=0), "throughput.t4.gamma: 0 is not a positive number"),
+        (lambda one: one["throughput"].update(x={}), "throughput: must have just the GPU types of the profile: t4"),
+        (lambda one: one["profile"][0].__setitem__(-1, 0), r"a number of jobs in its last"),
+        (lambda one: one["profile"][0].__setitem__(1, 0), r"whole numbers from 1 on in its first 3 places"),
+        (lambda one: one["profile"][0].__setitem__(1, 9), r"on at least as many GPUs as nodes"),
+        (
+            lambda one: one["profile"][0].__setitem__(5, one["profile"][0][4]),
+            r"a synchronisation shorter than the step",
+        ),
     ],
 )
 def test_every_wrong_number_is_named_with_its_place(change, place):
@@ -268,33 +287,6 @@ def test_the_least_that_a_number_may_be_is_read(change):
     content = pool_data(full_pool())
     change(content["applications"][0])
     assert pool_of(content, "pool.json").jobs >= 1
-
-
-@pytest.mark.parametrize(
-    ("change", "place"),
-    [
-        (lambda one: one.update(profile=3), "profile: must be a list of rows that begin with a GPU type"),
-        (lambda one: one.update(profile=[[3, 1]]), "profile: must be a list of rows that begin with a GPU type"),
-        (lambda one: one.update(noise=[]), "noise: must be a list of at least one row"),
-        (lambda one: one.update(jobs=True), "jobs: True is not a number of jobs"),
-        (lambda one: one.update(name=3), "name: 3 is not a name"),
-        (lambda one: one["limits"].update(min_local_bsz=0), "limits.min_local_bsz: 0 is not a whole number from 1 on"),
-        (lambda one: one["throughput"]["t4"].update(gamma=0), "throughput.t4.gamma: 0 is not a positive number"),
-        (lambda one: one["throughput"].update(x={}), "throughput: must have just the GPU types of the profile: t4"),
-        (lambda one: one["profile"][0].__setitem__(-1, 0), r"a number of jobs in its last"),
-        (lambda one: one["profile"][0].__setitem__(1, 0), r"whole numbers from 1 on in its first 3 places"),
-        (lambda one: one["profile"][0].__setitem__(1, 9), r"on at least as many GPUs as nodes"),
-        (
-            lambda one: one["profile"][0].__setitem__(5, one["profile"][0][4]),
-            r"a synchronisation shorter than the step",
-        ),
-    ],
-)
-def test_what_is_just_too_little_or_of_another_kind_is_named_with_its_place(change, place):
-    content = pool_data(full_pool())
-    change(content["applications"][0])
-    with pytest.raises(InputError, match=place):
-        pool_of(content, "pool.json")
 
 
 def test_all_problems_of_a_file_come_at_once():
