@@ -319,8 +319,7 @@ class Simulation:
         if self._failures is not None:
             self._failures.begin()
         self._coming = self.jobs[0]
-        self._next_arrival = self._clock.ticks(self._coming.submit_time_s)
-        self._clock.at(self._next_arrival, Phase.ARRIVAL, self._arrive)
+        self._clock.at(self._clock.ticks(self._coming.submit_time_s), Phase.ARRIVAL, self._arrive)
 
     def _arrive(self, due: object) -> None:
         clock, specs = self._clock, self.jobs
@@ -330,16 +329,16 @@ class Simulation:
             if self._listed == self._last:
                 return
             self._coming = specs[self._listed]
-            self._next_arrival = clock.ticks(self._coming.submit_time_s)
-            if self._next_arrival > clock.now:
+            arrival = clock.ticks(self._coming.submit_time_s)
+            if arrival > clock.now:
                 break
-        clock.at(self._next_arrival, _ARRIVAL, self._arrive)
+        clock.at(arrival, _ARRIVAL, self._arrive)
 
     def _next_arrival_s(self) -> float:
         """Return the next arrival in seconds, infinity if none."""
         if self._listed == self._last:
             return math.inf
-        return self._clock.seconds(self._next_arrival)
+        return self._clock.seconds(self._clock.ticks(self._coming.submit_time_s))
 
     def _coming_jobs(self) -> list[JobView]:
         coming = self.jobs[self._listed :]
