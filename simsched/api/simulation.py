@@ -13,8 +13,14 @@ from simsched.api.jobs import JobsLike, jobs_of
 from simsched.api.results import RunResults, held_run
 from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue, with_speeds
 from simsched.documents import section_of
-from simsched.engine import EngineOptions, MemoryRecorder, Simulation as Simulation, Terms as Terms, features_of
-from simsched.engine.options import Process
+from simsched.engine import (
+    EngineOptions,
+    MemoryRecorder,
+    Process,
+    Simulation as Simulation,
+    Terms as Terms,
+    features_of,
+)
 from simsched.errors import InputError, input_error, nearest
 from simsched.experiment import SharingSpec
 from simsched.experiment.checks import stage_problems

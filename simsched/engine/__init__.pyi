@@ -4,6 +4,7 @@ from .options import (
     LEAST_TICK_S as LEAST_TICK_S,
     EngineOptions as EngineOptions,
     FailureOptions as FailureOptions,
+    Process as Process,
     Terms as Terms,
     stream as stream,
 )
