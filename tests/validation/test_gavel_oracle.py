@@ -20,7 +20,6 @@ from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
-from tests.campaigns import played
 from tests.validation.oracles import gavel_replay as oracle
 
 #: Random workloads by number; in two of the cross-section everybody leaves, in two others jobs are given up.
