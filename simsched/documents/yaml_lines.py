@@ -16,7 +16,6 @@ from typing import Any
 import yaml
 
 from simsched.errors import InputError, Problem, input_error
-from simsched.paths import data_folder
 from simsched.reading import HALF_CHARACTER, read_text
 
 #: The limits of a document: its size, how deep it nests, how many values it has when every alias is written out, and
@@ -55,24 +54,15 @@ def load(path: Path) -> Document:
     Raises `InputError` with file and line if the file cannot be read, is not YAML, repeats keys (all of them at once),
     has a key that is not text, or is not a mapping.
     """
-    text = read_text(path, MOST_BYTES)
-    if _is_shipped(path):
-        with suppress(InputError):  # it was changed; the problem is reported below
-            return _parsed(text, str(path), _fast_loader())
-    return parse(text, str(path))
-
-
-def _is_shipped(path: Path) -> bool:
-    """Return whether a file ships with simsched."""
-    try:
-        return any(path.is_relative_to(data_folder(name)) for name in ("experiments", "workloads"))
-    except FileNotFoundError:  # an installation without these files
-        return False
+    return parse(read_text(path, MOST_BYTES), str(path))
 
 
 def parse(text: str, file: str) -> Document:
     """Read YAML from a text; `file` is the name used in messages. Raises as `load` does."""
-    return _parsed(text, file, _Loader)
+    ((document, line),) = _documents(text, file)
+    if document.data is None:
+        raise input_error(file, "is empty", "a mapping of keys to values is expected, as in 'name: quickstart'")
+    return _mapping(document, line)
 
 
 def parse_stream(text: str, file: str) -> list[Document]:
@@ -80,10 +70,31 @@ def parse_stream(text: str, file: str) -> list[Document]:
 
     Raises as `load` does.
     """
+    return [_mapping(*one) for one in _documents(text, file, several=True)]
+
+
+def parse_value(text: str, where: str) -> Any:
+    """Read one YAML value, such as the right-hand side of `-o key=value`; raises `InputError` without a line."""
+    try:
+        return _documents(text, where)[0][0].data
+    except InputError as error:
+        raise InputError(*(replace(problem, line=0) for problem in error.problems)) from error
+
+
+def _mapping(document: Document, line: int) -> Document:
+    data: Any = document.data
+    if data is not None and not isinstance(data, dict):
+        kind = "a list" if isinstance(data, list) else f"the single value '{data}'"
+        raise input_error(document.file, f"holds {kind}, not a mapping of keys to values", line=line)
+    return replace(document, data=data or {})
+
+
+def _documents(text: str, file: str, *, several: bool = False) -> list[tuple[Document, int]]:
+    """Read the documents of a text, whose data may be anything, each with its first line."""
     if _is_shallow(text):
-        with suppress(InputError):  # the problem is reported below
-            return _stream(text, file, _fast_loader())
-    return _stream(text, file, _Loader)
+        with suppress(InputError):  # the messages are those of the other parser, below
+            return _Reader(file, _fast_loader()).documents(text, several=several)
+    return _Reader(file, _Loader).documents(text, several=several)
 
 
 def _is_shallow(text: str) -> bool:
@@ -96,49 +107,9 @@ def _is_shallow(text: str) -> bool:
     return indented + most <= _MOST_SHALLOW
 
 
-def _stream(text: str, file: str, loader: type[Any]) -> list[Document]:
-    reader, found = _Reader(file, loader), []
-    for number, data in enumerate(reader.each(text), 1):
-        if data is not None and not isinstance(data, dict):
-            message = f"document {number} holds {_kind(data)}, not a mapping of keys to values"
-            raise input_error(file, message, line=reader.begins)
-        found.append(Document(file, data or {}, reader.lines))
-    if reader.problems:
-        raise InputError(*reader.problems)
-    return found
-
-
-def _parsed(text: str, file: str, loader: type[Any]) -> Document:
-    reader = _Reader(file, loader)
-    data = reader.read(text)
-    if reader.problems:
-        raise InputError(*reader.problems)
-    if data is None:
-        raise input_error(file, "is empty", "a mapping of keys to values is expected, as in 'name: quickstart'")
-    if not isinstance(data, dict):
-        raise input_error(file, f"holds {_kind(data)}, not a mapping of keys to values", line=1)
-    return Document(file, data, reader.lines)
-
-
-def parse_value(text: str, where: str) -> Any:
-    """Read one YAML value, such as the right-hand side of `-o key=value`; raises `InputError` without a line."""
-    reader = _Reader(where)
-    try:
-        data = reader.read(text)
-    except InputError as error:
-        raise InputError(*(replace(problem, line=0) for problem in error.problems)) from error
-    if reader.problems:
-        raise InputError(*(replace(problem, line=0) for problem in reader.problems))
-    return data
-
-
 def yaml_text(data: Mapping[str, Any]) -> str:
     """Return plain data as YAML, with keys in order."""
     return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=100)
-
-
-def _kind(value: object) -> str:
-    return "a list" if isinstance(value, list) else f"the single value '{value}'"
 
 
 class _Loader(yaml.SafeLoader):
@@ -164,8 +135,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value.
 def _fast_loader() -> type[Any]:
     """Return the same loader with the parser of libyaml, if PyYAML has it.
 
-    It is several times faster. It reads users' files only if they are valid and their nesting is shallow, since its
-    messages differ and Python does not bound its recursion.
+    It is several times faster, but its messages differ and Python does not bound its recursion.
     """
     if not yaml.__with_libyaml__:
         return _Loader
@@ -176,33 +146,31 @@ def _fast_loader() -> type[Any]:
 class _Reader:
     """Converts the nodes of one document to data and keeps their lines."""
 
-    def __init__(self, file: str, loader: type[Any] = _Loader) -> None:
+    def __init__(self, file: str, loader: type[Any]) -> None:
         self.file = file
         self._kind = loader
         self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
-        #: The first line of the last document read.
-        self.begins = 1
         self._flattened: set[int] = set()
         self._open: list[int] = []
 
-    def read(self, text: str) -> Any:
+    def documents(self, text: str, *, several: bool) -> list[tuple[Document, int]]:
+        """Read one document or several, each with its first line; raises `InputError` with all problems."""
+        documents: list[tuple[Document, int]] = []
         with self._explained():
             self._loader = self._kind(text)
-            return self._root(self._loader.get_single_node())
-
-    def each(self, text: str) -> Iterator[Any]:
-        """Yield the documents of a text; sets `lines` and `begins` for the current one."""
-        with self._explained():
-            self._loader = self._kind(text)
-            while self._loader.check_node():
+            while self._loader.check_node() if several else not documents:
                 self.lines = {}
-                yield self._root(self._loader.get_node())
+                node = self._loader.get_node() if several else self._loader.get_single_node()
+                document = Document(self.file, self._root(node), self.lines)
+                documents.append((document, 0 if node is None else _line(node)))
+        if self.problems:
+            raise InputError(*self.problems)
+        return documents
 
     def _root(self, node: yaml.Node | None) -> Any:
         if node is None:
             return None
-        self.begins = _line(node)
         self._measure(node, {})
         return self._value(node, ())
 
@@ -260,21 +228,19 @@ class _Reader:
 
     def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
         value = self._loader.construct_object(node)
-        name = ".".join(str(part) for part in path)
+        place = "the value" + (f" at '{'.'.join(map(str, path))}'" if path else "")
         if isinstance(value, str) and "\0" in value:  # no file name may, and systems raise different errors
-            place = f"the text at '{name}'" if name else "the text"
-            self.problems.append(Problem(self.file, f"{place} holds the character NUL", "take it out", _line(node)))
+            self._refuse(node, f"{place} holds the character NUL", "take it out")
         if isinstance(value, str) and HALF_CHARACTER.search(value):
-            place = f"the text at '{name}'" if name else "the text"
-            message = f"{place} holds half a character (a lone surrogate)"
-            self.problems.append(Problem(self.file, message, "write the whole character", _line(node)))
+            self._refuse(node, f"{place} holds half a character (a lone surrogate)", "write the whole character")
         if not isinstance(value, str | int | float | None):
-            message = f"the value at '{name}' has a tag such as !!binary"
-            self.problems.append(Problem(self.file, message, "leave the tag out", _line(node)))
+            self._refuse(node, f"{place} has a tag such as !!binary", "leave the tag out")
         if isinstance(value, int) and abs(value) > MOST_NUMBER:
-            message = f"the number at '{name}' is too large" if name else "the number is too large"
-            self.problems.append(Problem(self.file, message, f"numbers go to {MOST_NUMBER}", _line(node)))
+            self._refuse(node, f"{place} is too large", f"numbers go to {MOST_NUMBER}")
         return value
+
+    def _refuse(self, node: yaml.Node, message: str, remedy: str) -> None:
+        self.problems.append(Problem(self.file, message, remedy, _line(node)))
 
     def _item(self, node: yaml.Node, path: KeyPath) -> Any:
         self.lines[path] = _line(node)
@@ -295,10 +261,10 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
             if not HALF_CHARACTER.search(node.value):
                 return str(node.value)
-            self.problems.append(Problem(self.file, "a key holds half a character", "write the whole one", _line(node)))
+            self._refuse(node, "a key holds half a character", "write the whole one")
             return None
         text = f"'{node.value}'" if isinstance(node, yaml.ScalarNode) else "a list or a mapping"
-        self.problems.append(Problem(self.file, f"{text} is a key but not text", "put it in quotes", _line(node)))
+        self._refuse(node, f"{text} is a key but not text", "put it in quotes")
         return None
 
     def _report_twice(self, node: yaml.MappingNode, path: KeyPath) -> None:
@@ -338,18 +304,7 @@ _MEANINGS = (
     ("", "'\\t'", "a tab is used for indentation", "indent with blanks"),
     ("", "values are not allowed", "a value contains ':', or the line is indented too far", "quote it, or align it"),
     ("simple key", "':'", "line {began} has no ':' after its key", "write key: value, with a blank after the colon"),
-    (
-        "block mapping",
-        "",
-        "the indentation differs from other lines of the mapping that begins in line {began}",
-        _INDENT,
-    ),
-    (
-        "block collection",
-        "",
-        "the indentation differs from other lines of the list that begins in line {began}",
-        _INDENT,
-    ),
+    ("block ", "", "the indentation differs from that of the block that begins in line {began}", _INDENT),
     ("", "start any token", "a value begins with a special character of YAML", "put the value in quotes"),
     ("", "undefined alias", "a text that begins with * refers to an anchor, but there is none", "put it in quotes"),
     ("", "a constructor", "a value has a tag such as !name", "leave the tag out"),

@@ -32,8 +32,8 @@ MERGES = "a: &a {x: 1}\n" + chain(
         ("a: " + "[" * 60 + "]" * 60, "is nested deeper than 50 levels"),
         ("a: " + "{b: " * 5000 + "1" + "}" * 5000, "is nested deeper than 50 levels"),
         (MERGES, "values when its aliases are written out"),
-        ("a: 99999999999999999999", "the number at 'a' is too large"),
-        ('a: {b: "x\\0y"}', "the text at 'a.b' holds the character NUL"),
+        ("a: 99999999999999999999", "the value at 'a' is too large"),
+        ('a: {b: "x\\0y"}', "the value at 'a.b' holds the character NUL"),
     ],
     ids=["aliases", "depth", "great depth", "merges", "number", "NUL"],
 )
