@@ -20,6 +20,9 @@ INPUT_FILE: Final = "simsched: input file"
 #: Marks a parameter that may be infinite, as in `patience_s: Annotated[float, INFINITE] = math.inf`.
 INFINITE: Final = "simsched: may be infinite"
 
+#: The longest time of any kind, in seconds: about 300 years.
+MOST_SECONDS = 10_000_000_000
+
 _BOUNDS = MappingProxyType(
     {
         "ge": (operator.ge, "at least"),

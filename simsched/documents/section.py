@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from simsched.documents import yaml_lines
@@ -125,6 +125,19 @@ class Section(BaseModel):
     """A mapping in a file: no unknown keys, no silent conversions, immutable."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        for conflict in self._conflicts():
+            raise ValueError(conflict)
+        return self
+
+    def _conflicts(self) -> Iterator[str]:
+        """Yield which of its values exclude each other; the first is reported."""
+        return iter(())
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())  # also where it holds mappings
 
 
 Kind = TypeVar("Kind", bound=Section)

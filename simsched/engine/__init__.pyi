@@ -2,13 +2,14 @@ from .admission import LEAVE_OUT as LEAVE_OUT, check_jobs as check_jobs
 from .errors import EngineError as EngineError
 from .options import (
     LEAST_TICK_S as LEAST_TICK_S,
+    PROCESSES as PROCESSES,
     EngineOptions as EngineOptions,
     FailureOptions as FailureOptions,
     Process as Process,
     Terms as Terms,
     stream as stream,
 )
-from .processes import PROCESSES as PROCESSES, ProcessError as ProcessError, Site as Site
+from .processes import ProcessError as ProcessError, Site as Site
 from .providers import (
     Granted as Granted,
     LossReporter as LossReporter,

@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from simsched.keys import MOST_SECONDS, key, problems_with
 from simsched.model.outages import Market, Outage, OutageCause
+from simsched.plugins import Kind
 from simsched.policy import Policy, Signal, Triggers
 
 #: Called occasionally with the simulated second and the number of finished jobs.
@@ -20,49 +22,44 @@ Process = Callable[..., Any] | tuple[Callable[..., Any], Mapping[str, Any]]
 
 #: The shortest tick, in seconds.
 LEAST_TICK_S = 1e-6
+_PROCESS_REMEDY = "write a function with `yield`, or a class whose objects have `send` and `throw`"
+#: Users' processes; here and not with these, as checking an experiment does not need SimPy.
+PROCESSES = Kind("process", "simsched.processes", "send", ("throw",), _PROCESS_REMEDY, functions=True)
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The behaviour of the simulated cluster.
+    """The behaviour of the simulated cluster; what has a description is a key of an experiment's section `engine`.
 
     Each placement, the first included, costs `restart_delay_s` unless the application sets its own. Distributed jobs
     that share a node run at (1 - `interference`) of their speed (Pollux, section 5.3.2). The run stops with an error
-    after `idle_rounds` consecutive decisions that leave every GPU idle with no event pending. In a cloud, the first
-    `initial_nodes` nodes (None: all) are rented at the start, and a requested node is up after `node_start_s`, billed
-    from the request.
-
-    Up to `max_jobs_per_gpu` jobs may share a GPU, if a policy places them together; with `gpu_shares` each takes its
-    `gpu_share`, in total at most 1. `kill_at_time_limit` ends a job that has held GPUs for its time limit as
-    `TimeLimit`. `fragmentation` records the free GPUs that no waiting job can use at each decision. With `contention`
-    jobs whose communication waits for the same uplinks share them. `reasons` records each job's rank, its score and why
-    it waits at each decision. Ticks last `tick_s` seconds, from a microsecond to a second; 0 makes time continuous.
+    after `idle_rounds` consecutive decisions that leave every GPU idle with no event pending. A node that is requested
+    is billed from the request. Up to `max_jobs_per_gpu` jobs may share a GPU, if a policy places them together; with
+    `gpu_shares` each takes its `gpu_share`, in total at most 1. A job that reaches its limit ends as `TimeLimit`.
     """
 
-    restart_delay_s: float = 30
-    interference: float = 0.0
+    restart_delay_s: float = key(30, "seconds that a job pauses when its placement changes", ge=0, le=MOST_SECONDS)
+    interference: float = key(0.0, "slow-down of distributed jobs that share a node", ge=0, lt=1)
     idle_rounds: int = 1000
-    initial_nodes: int | None = None
-    node_start_s: float = 0
-    tick_s: float = 1
+    initial_nodes: int | None = key(
+        None, "nodes rented at the start, for policies that scale the cluster; by default all", ge=0, le=100_000
+    )
+    node_start_s: float = key(0, "seconds until a requested node is up", ge=0, le=MOST_SECONDS)
+    tick_s: float = key(1, "seconds of a tick of the clock, from 1e-6 to 1; 0 makes time continuous", ge=0, le=1)
     max_jobs_per_gpu: int = 1
-    kill_at_time_limit: bool = False
-    fragmentation: bool = False
+    kill_at_time_limit: bool = key(False, "whether a job ends when it has held GPUs for its time limit")
+    fragmentation: bool = key(False, "whether to record the free GPUs that no waiting job can use at each decision")
     gpu_shares: bool = False
-    contention: bool = False
-    reasons: bool = False
+    contention: bool = key(False, "whether jobs that communicate over the same uplinks share their bandwidth")
+    reasons: bool = key(False, "whether to record each job's rank, score and reason for waiting at each decision")
 
     def __post_init__(self) -> None:
-        if self.restart_delay_s < 0:
-            raise ValueError(f"restart_delay_s must not be negative, not {self.restart_delay_s}")
-        if self.node_start_s < 0 or (self.initial_nodes is not None and self.initial_nodes < 0):
-            raise ValueError("node_start_s and initial_nodes must not be negative")
-        if self.tick_s != 0 and not LEAST_TICK_S <= self.tick_s <= 1:
-            raise ValueError(f"tick_s must be 0, or from {LEAST_TICK_S} to 1, not {self.tick_s}")
+        for problem in problems_with(self, "engine"):
+            raise ValueError(str(problem))
+        if 0 < self.tick_s < LEAST_TICK_S:
+            raise ValueError(f"tick_s must be 0, or from {LEAST_TICK_S:g} to 1, not {self.tick_s:g}")
         if self.max_jobs_per_gpu < 1:
             raise ValueError(f"max_jobs_per_gpu must be at least 1, not {self.max_jobs_per_gpu}")
-        if not 0 <= self.interference < 1:
-            raise ValueError(f"interference must be in [0, 1), not {self.interference}")
 
 
 @dataclass(frozen=True)

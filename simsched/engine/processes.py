@@ -15,15 +15,13 @@ import simpy
 from simsched.engine.errors import EngineError
 from simsched.engine.failures import Failures, Nodes
 from simsched.engine.ledger import Ledger, Lifecycle
-from simsched.engine.options import stream
+from simsched.engine.options import PROCESSES, stream
 from simsched.engine.records import CANCELLED, JobRecord, job_record
 from simsched.engine.state import JobState
 from simsched.errors import nearest
 from simsched.model import JobSpec
-from simsched.plugins import Kind, place_of
+from simsched.plugins import place_of
 
-_REMEDY = "write a function with `yield`, or a class whose objects have `send` and `throw`"
-PROCESSES = Kind("process", "simsched.processes", "send", ("throw",), _REMEDY, functions=True)
 #: Seconds without a running job after which nobody expects a process to bring the cluster back.
 PATIENCE_S = 30 * 86_400
 _FIELDS = frozenset(one.name for one in fields(JobSpec)) - {"submit_time_s"}
@@ -63,7 +61,7 @@ class Processes(Lifecycle):
         except (Exception, SystemExit) as error:  # a user's code may raise anything
             raise self._failure(label, function, error) from error
         if not (hasattr(made, "send") and hasattr(made, "throw")):
-            raise ProcessError(f"process '{label}' is {made!r:.60}, which SimPy cannot run; {_REMEDY}")
+            raise ProcessError(f"process '{label}' is {made!r:.60}, which SimPy cannot run; {PROCESSES.remedy}")
         self.running[label] = made
         callbacks = self.ledger.clock.process(made).callbacks
         assert callbacks is not None  # it has not ended

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 
 from simsched.agent import AgentFactory, no_goodput
 from simsched.documents import Draft
-from simsched.engine import LEAVE_OUT, EngineOptions, check_jobs
+from simsched.engine import EngineOptions, check_jobs
 from simsched.errors import InputError, Problem, tell
+from simsched.experiment.physics import interleaves
 from simsched.experiment.spec import ExperimentSpec
+from simsched.experiment.task import Task
 from simsched.model import Application, ApplicationSource, Cluster, JobSpec, Site
 from simsched.model.application import facts_of
 from simsched.model.cluster import TENANTS_PARAMETER
@@ -121,28 +123,22 @@ class Checks:
 
     def check(
         self,
+        task: Task,
         policy: Policy,
-        agents: AgentFactory | None,
-        cluster: Cluster,
-        options: EngineOptions,
-        jobs: Sequence[JobSpec],
         applications: ApplicationSource,
         policy_text: str,
         jobs_hash: str,
-        jobs_file: str = "",
-        leave_out: str = LEAVE_OUT,
-        *,
-        staged: bool = False,
-        spares: int = 0,
+        jobs_file: str,
+        leave_out: str,
     ) -> None:
         """Check one cell; `policy_text` and `jobs_hash` identify its policy with parameters and its jobs.
 
-        Messages refer to lines of `jobs_file`; `leave_out` is the remedy for large jobs. `staged` jobs need stage times
-        to share GPUs, and the last `spares` nodes are not for jobs. The check starts the policy and creates its agents;
-        it must not be reused.
+        Messages refer to lines of `jobs_file`; `leave_out` is the remedy for large jobs. The check starts the policy
+        and creates its agents; it must not be reused.
         """
         if len(self._problems) >= _MOST_PROBLEMS:
             return
+        jobs, cluster, options = task.jobs, task.cluster, task.engine
         room = (cluster, id(applications), jobs_hash)
         if self._new("jobs", policy.rigid, options.tick_s, *room):
             try:
@@ -150,25 +146,27 @@ class Checks:
             except InputError as error:
                 from simsched.workload import located  # loads the readers
 
-                self._problems |= dict.fromkeys(located(error.problems, Path(jobs_file)))
+                self.note(located(error.problems, Path(jobs_file)))
                 self._unfit.add((policy.rigid, *room))
                 return
             kinds = self._one_of_each(jobs, jobs_hash)
-            self._problems |= dict.fromkeys(_speed_problems(kinds, cluster, applications))
+            self.note(_speed_problems(kinds, cluster, applications))
             _tell_extrapolations(kinds, cluster, applications)
         elif (policy.rigid, *room) in self._unfit:  # no further check is possible with these jobs
             return
-        if staged and self._new("stages", *room):
-            self._problems |= dict.fromkeys(stage_problems(self._one_of_each(jobs, jobs_hash), applications))
+        if interleaves(task.sharing) and self._new("stages", *room):
+            self.note(stage_problems(self._one_of_each(jobs, jobs_hash), applications))
+        spares = 0 if task.failures is None else task.failures.hot_spares
         if self._new("policy", policy_text, options, spares, *room):
             kinds = self._one_of_each(jobs, jobs_hash)
-            self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, kinds, spares))
-            found = _agent_problems(policy, agents or policy, cluster, kinds, applications)
-            self._problems |= {one: None for one in found if self._failures or not isinstance(one, _Failure)}
-            self._problems |= dict.fromkeys(_input_problems(policy, cluster, jobs, applications))
+            self.note(_policy_problems(policy, cluster, options, kinds, spares))
+            agents = policy if task.agent is None else task.agent.make()
+            found = _agent_problems(policy, agents, cluster, kinds, applications)
+            self.note(one for one in found if self._failures or not isinstance(one, _Failure))
+            self.note(_input_problems(policy, cluster, jobs, applications))
 
     def note(self, problems: Iterable[Problem]) -> None:
-        """Add problems found elsewhere."""
+        """Add problems."""
         self._problems |= dict.fromkeys(problems)
 
     @property

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import isclose
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import Field
 
 from simsched.applications import gpu_types
 from simsched.arithmetic import Series
@@ -74,24 +74,17 @@ class LevelSpec(Section):
         description="number of equal links of an uplink above the nodes; a job's traffic uses one",
     )
 
-    @model_validator(mode="after")
-    def _one_way(self) -> LevelSpec:
+    def _conflicts(self) -> Iterator[str]:
         if [self.gpus, self.nodes, self.domains].count(None) != 2:
-            message = f"level '{self.level}' needs either 'nodes' or 'domains', or 'gpus' within a node"
-            raise ValueError(message)
+            yield f"level '{self.level}' needs either 'nodes' or 'domains', or 'gpus' within a node"
         if None not in (self.uplink_gb_s, self.oversubscription):
-            message = f"level '{self.level}' needs either 'uplink_gb_s' or 'oversubscription', not both"
-            raise ValueError(message)
+            yield f"level '{self.level}' needs either 'uplink_gb_s' or 'oversubscription', not both"
         if self.latency_us and not self.linked:
-            message = f"the latency of level '{self.level}' counts only with 'uplink_gb_s' or 'oversubscription'"
-            raise ValueError(message)
+            yield f"the latency of level '{self.level}' counts only with 'uplink_gb_s' or 'oversubscription'"
         if self.paths > 1 and (self.within or not self.linked):
-            message = f"'paths' of '{self.level}' apply only to uplinks of a level above the nodes"
-            raise ValueError(message)
+            yield f"'paths' of '{self.level}' apply only to uplinks of a level above the nodes"
         if self.within and (not self.linked or self.model_fields_set & {"sync_factor", "inside_factor"}):
-            message = f"tier '{self.level}' within a node needs an uplink, and no 'sync_factor' or 'inside_factor'"
-            raise ValueError(message)
-        return self
+            yield f"tier '{self.level}' within a node needs an uplink, and no 'sync_factor' or 'inside_factor'"
 
     @property
     def linked(self) -> bool:
@@ -187,13 +180,11 @@ class GroupSpec(Section):
         "the group has as many nodes of each",
     )
 
-    @model_validator(mode="after")
-    def _market(self) -> GroupSpec:
+    def _conflicts(self) -> Iterator[str]:
         if self.zone and self.price_per_h is None:
-            raise ValueError("a group with a 'zone' needs 'price_per_h'")
+            yield "a group with a 'zone' needs 'price_per_h'"
         if not self.zone and (self.available is not None or self.price_per_h is not None):
-            raise ValueError("'available' and 'price_per_h' need a 'zone'")
-        return self
+            yield "'available' and 'price_per_h' need a 'zone'"
 
     def offers(self) -> list[tuple[bool, Price]]:
         """Return whether nodes are spot, and their price, for each of its kinds of nodes."""
@@ -215,35 +206,17 @@ class GroupSpec(Section):
         )
 
 
-def sorted_pairs(mapping: Any) -> Any:
-    """Return a mapping as sorted pairs, which are hashable, and anything else unchanged."""
-    return tuple(sorted(mapping.items())) if isinstance(mapping, dict) else mapping
-
-
-#: Watts by GPU type, as sorted pairs.
-Watts = Annotated[
-    tuple[tuple[str, Annotated[float, Field(ge=0, le=1e5)]], ...],
-    BeforeValidator(sorted_pairs),
-    PlainSerializer(dict),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1e5}}),
-]
-
-
-#: Dollars by GPU type, as sorted pairs.
-Prices = Annotated[
-    tuple[tuple[str, Annotated[float, Field(gt=0, le=1e9)]], ...],
-    BeforeValidator(sorted_pairs),
-    PlainSerializer(dict),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}}),
-]
+#: Watts, and dollars, by GPU type.
+Watts = dict[str, Annotated[float, Field(ge=0, le=1e5)]]
+Prices = dict[str, Annotated[float, Field(gt=0, le=1e9)]]
 
 
 class PowerSpec(Section):
     """The power of the cluster, in watts."""
 
-    idle_w: Watts = Field(default=(), description="idle GPU, by type; types not listed are as in the catalogue")
+    idle_w: Watts = Field(default={}, description="idle GPU, by type; types not listed are as in the catalogue")
     busy_w: Watts = Field(
-        default=(), description="GPU that a job holds, by type; types not listed are as in the catalogue"
+        default={}, description="GPU that a job holds, by type; types not listed are as in the catalogue"
     )
     node_w: float = Field(default=0, ge=0, le=1e6, description="node that is up or coming up, without its GPUs")
     asleep_w: float = Field(default=0, ge=0, le=1e6, description="node that is down, in total")
@@ -269,7 +242,7 @@ class ClusterSpec(Section):
         "by the second",
     )
     gpu_price_per_h: Prices = Field(
-        default=(), description="GPU type -> its price in dollars per hour; gives the metric 'gpu_cost'"
+        default={}, description="GPU type -> its price in dollars per hour; gives the metric 'gpu_cost'"
     )
     topology: tuple[LevelSpec, ...] = Field(
         default=(), description="levels above the nodes (racks, islands) and tiers within them, the lowest first"
@@ -278,31 +251,22 @@ class ClusterSpec(Section):
         default=None, description="power of GPUs and nodes; gives the metrics 'energy_kwh' and 'unused_energy_kwh'"
     )
 
-    @model_validator(mode="after")
-    def _one_way(self) -> ClusterSpec:
+    def _conflicts(self) -> Iterator[str]:
         both = sorted(self.model_fields_set & {"nodes", "gpus_per_node", "gpu_type"})
         if self.groups is not None and both:
-            raise ValueError(f"give either 'groups' or '{both[0]}', not both")
+            yield f"give either 'groups' or '{both[0]}', not both"
         types = {self.gpu_type} if self.groups is None else {group.gpu_type for group in self.groups}
-        priced = {name for name, _ in self.gpu_price_per_h}
-        if priced and priced != types:
-            odd = sorted(types ^ priced)[0]
-            message = f"'gpu_price_per_h' needs one price for each GPU type of the cluster and no other; see '{odd}'"
-            raise ValueError(message)
+        if self.gpu_price_per_h and (odd := sorted(types ^ self.gpu_price_per_h.keys())):
+            yield f"'gpu_price_per_h' needs one price for each GPU type of the cluster and no other; see '{odd[0]}'"
         if self.groups and len({bool(group.zone) for group in self.groups}) > 1:
-            raise ValueError("either all groups have a 'zone', or none")
+            yield "either all groups have a 'zone', or none"
         if self.bill_s is not None and not (self.groups and self.groups[0].zone):
-            raise ValueError("'bill_s' needs groups with a 'zone'")
+            yield "'bill_s' needs groups with a 'zone'"
         if self.groups and self.groups[0].zone and (self.gpu_price_per_h or self.node_price_per_h is not None):
-            raise ValueError("groups with a 'zone' have their own prices; leave out the cluster's")
+            yield "groups with a 'zone' have their own prices; leave out the cluster's"
         if self.topology:
             levelled(self._nodes(), self.topology)
-        return self
-
-    @model_validator(mode="after")
-    def _power_known(self) -> ClusterSpec:
         self.drawn_w()
-        return self
 
     def drawn_w(self) -> dict[str, Any] | None:
         """Return the power of GPUs by type and of nodes as plain values, None if not requested.
@@ -317,7 +281,7 @@ class ClusterSpec(Section):
 
     def _watts(self, gpu_type: str, state: Literal["idle_w", "busy_w"]) -> float:
         made = gpu_types().get(gpu_type)
-        watts: float | None = dict(getattr(self.power, state)).get(gpu_type, getattr(made, state, None))
+        watts: float | None = getattr(self.power, state).get(gpu_type, getattr(made, state, None))
         if watts is None:
             message = (
                 f"the power of GPUs of type '{gpu_type}' is unknown: "

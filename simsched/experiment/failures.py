@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from simsched.documents import Section
 from simsched.engine import FailureOptions
@@ -154,30 +154,24 @@ class FailuresSpec(Section):
         default="never", description="failures of jobs themselves: as in their trace, or by statistics"
     )
 
-    @model_validator(mode="after")
-    def _possible(self) -> FailuresSpec:
+    def _conflicts(self) -> Iterator[str]:
         ways = ("rack_nodes", "racks", "rack_level")
         given = [f"'{name}'" for name in ways if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ValueError(f"give either {' or '.join(given)}, not both")
+            yield f"give either {' or '.join(given)}, not both"
         if (self.rack_mtbf_h is None) != (not given):
-            raise ValueError("racks that fail need both 'rack_mtbf_h' and 'rack_nodes', 'racks' or 'rack_level'")
+            yield "racks that fail need both 'rack_mtbf_h' and 'rack_nodes', 'racks' or 'rack_level'"
         nodes = [f"'{name}'" for name in ("node_mtbf_h", "gpu_failures_per_day") if getattr(self, name) is not None]
         if len(nodes) > 1:
-            raise ValueError(f"give either {' or '.join(nodes)}, not both")
+            yield f"give either {' or '.join(nodes)}, not both"
         if self.causes and (self.repair_median_h or self.repair_sigma):
-            raise ValueError("'causes' have their own repair times; leave out 'repair_median_h' and 'repair_sigma'")
+            yield "'causes' have their own repair times; leave out 'repair_median_h' and 'repair_sigma'"
         interval_s, cost_s = self.checkpoint_interval_s, self.checkpoint_cost_s
         draws = bool(nodes) or self.setting not in (None, "philly")
         if interval_s == "optimal" and not (cost_s and draws):
-            message = "an optimal interval needs 'checkpoint_cost_s', and 'node_mtbf_h' or 'gpu_failures_per_day'"
-            raise ValueError(message)
+            yield "an optimal interval needs 'checkpoint_cost_s', and 'node_mtbf_h' or 'gpu_failures_per_day'"
         if isinstance(interval_s, float) and isinstance(cost_s, float) and cost_s >= interval_s:
-            message = (
-                f"a checkpoint of {cost_s:g} s takes longer than its interval of {interval_s:g} s; save less often"
-            )
-            raise ValueError(message)
-        return self
+            yield f"a checkpoint of {cost_s:g} s takes longer than its interval of {interval_s:g} s; save less often"
 
     def resolved(self) -> FailuresSpec:
         """Return the named setting overridden by these keys."""

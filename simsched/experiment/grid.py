@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simsched.applications import ApplicationsOptions, with_speeds
+from simsched.applications import with_speeds
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.checks import Checks, Conditions, lacking
 from simsched.experiment.cluster import ClusterSpec, check_horizon, market_of
 from simsched.experiment.failures import failure_options
 from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large, offered_load
-from simsched.experiment.physics import colocation_of, engine_options, interleaves
+from simsched.experiment.physics import colocation_of
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
 from simsched.experiment.task import (
     AgentChoice,
@@ -197,6 +198,12 @@ class _Place(NamedTuple):
     seed: int
 
 
+def _cluster_of(spec: ClusterSpec) -> tuple[Cluster, str]:
+    """Return a cluster and its digest."""
+    cluster = spec.build()
+    return cluster, digest_of(cluster)
+
+
 class _Maker:
     """Creates cells; reads and hashes shared data only once."""
 
@@ -208,8 +215,8 @@ class _Maker:
         self._with_sources = with_sources
         self._inputs = inputs
         self._sources_of_applications: dict[object, ApplicationSource] = {}
-        self._clusters: dict[ClusterSpec, tuple[Cluster, str]] = {}
-        self._digests: dict[ApplicationsOptions, str] = {}
+        self._cluster = cache(_cluster_of)  # the same object for equal clusters
+        self._digest_of = cache(digest_of)
         self._choices: dict[str, Choice] = {}
         self._loads: dict[tuple[object, ...], float | None] = {}
 
@@ -304,13 +311,13 @@ class _Maker:
             cluster=cluster,
             jobs=drawn.jobs,
             applications=spec.applications,
-            engine=engine_options(engine),
+            engine=engine.build(),
             seed=seed,
             tuning=spec.tuning,
             agent=None if agent is None else AgentChoice(agent.name, folder(agent.name), agent.params),
             sharing=engine.sharing,
             failures=failure_options(spec.failures, cluster, market),
-            gpu_speed=dict(spec.workload_of(policy).gpu_speed),
+            gpu_speed=spec.workload_of(policy).gpu_speed,
             losses=spec.losses,
             costs=costs_of(spec.cluster),
             processes=tuple(ProcessChoice(one.use, folder(one.use), one.params) for one in spec.processes),
@@ -325,18 +332,13 @@ class _Maker:
         colocation_of(task.sharing)  # rejects a bad table
         made: Policy = task.policy.make()
         checks.check(
+            task,
             made,
-            None if task.agent is None else task.agent.make(),
-            task.cluster,
-            task.engine,
-            task.jobs,
             self._applications(task),
             policy.model_dump_json(),
             drawn.digest,
             file or workload.path or workload.source,
             leave_out_large(workload),
-            staged=interleaves(task.sharing),
-            spares=0 if task.failures is None else task.failures.hot_spares,
         )
         if spec.shards.parts > 1:
             checks.note(why_whole(task, made, spec))
@@ -347,18 +349,6 @@ class _Maker:
         if what not in self._choices:
             self._choices[what] = Choice.of(choice)
         return self._choices[what]
-
-    def _cluster(self, spec: ClusterSpec) -> tuple[Cluster, str]:
-        """Return a cluster and its digest, the same object for equal clusters."""
-        if spec not in self._clusters:
-            cluster = spec.build()
-            self._clusters[spec] = cluster, digest_of(cluster)
-        return self._clusters[spec]
-
-    def _digest_of(self, options: ApplicationsOptions) -> str:
-        if options not in self._digests:
-            self._digests[options] = digest_of(options)
-        return self._digests[options]
 
     def _drawn(self, spec: ExperimentSpec, workload: WorkloadSpec, seed: int, file: str) -> Gathered:
         if spec.tuning is not None:

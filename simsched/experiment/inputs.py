@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simsched.applications import (
     ApplicationCatalogue,
@@ -17,10 +17,9 @@ from simsched.applications import (
     tuned_configurations,
     with_speeds,
 )
-from simsched.engine import LEAVE_OUT, TrueRemainingWork, stream
+from simsched.engine import LEAVE_OUT, stream
 from simsched.errors import InputError, input_error
 from simsched.experiment.cuts import Cuts, cuts_of
-from simsched.experiment.physics import engine_options
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
 from simsched.experiment.stored_jobs import HeldJobs, stored
 from simsched.experiment.task import digest_of
@@ -40,10 +39,16 @@ from simsched.workload import (
 from simsched.workload.readers import head_of, is_workload, workload_files
 from simsched.workload.recipes import PUBLISHED_JOBS, Configurations
 
+if TYPE_CHECKING:
+    from simsched.engine import TrueRemainingWork
 
-def _submitted(request: JobRequest, app: Application, cluster: Cluster) -> Any:
-    """Return what `TrueRemainingWork` reads of a job that has not run yet."""
-    return SimpleNamespace(request=request, app=app, cluster=cluster, epoch=0, site=None)
+
+def _work_of(request: JobRequest, app: Application, cluster: Cluster) -> TrueRemainingWork:
+    """Return the work of a job that has not run yet."""
+    from simsched.engine import TrueRemainingWork  # loads SimPy
+
+    job: Any = SimpleNamespace(request=request, app=app, cluster=cluster, epoch=0, site=None)
+    return TrueRemainingWork(job, 0.0)
 
 
 def with_deadlines(
@@ -77,7 +82,7 @@ def with_deadlines(
 
 def _alone_s(job: JobSpec, app: Application, cluster: Cluster) -> float:
     try:
-        return TrueRemainingWork(_submitted(job.request, app, cluster), 0.0).seconds
+        return _work_of(job.request, app, cluster).seconds
     except (ValueError, LookupError) as error:
         types = ", ".join(cluster.gpu_types)
         message = f"job '{job.id}' ({app.name}) cannot run on {job.num_gpus} GPUs of any of the types {types}"
@@ -131,7 +136,7 @@ def offered_load(
 
 def _mean_s(job: JobSpec, applications: ApplicationSource, cluster: Cluster) -> float | None:
     """Return a job's solo time in seconds at the mean speed of all GPUs; None if it runs on no type."""
-    work = TrueRemainingWork(_submitted(job.request, applications.for_job(job.request, job.truth), cluster), 0.0)
+    work = _work_of(job.request, applications.for_job(job.request, job.truth), cluster)
     speed = 0.0
     for gpu_type, gpus in cluster.gpus_by_type.items():
         try:
@@ -293,9 +298,9 @@ class CellInputs:
         if workload.deadline_factor is None and workload.offered_load is None:
             return drawn
         cluster = spec.cluster.build()
-        speeds = with_speeds(catalogued, dict(workload.gpu_speed), cluster)
+        speeds = with_speeds(catalogued, workload.gpu_speed, cluster)
         if workload.offered_load is not None and seed is not None:
-            parts = engine_options(spec.engine).gpu_shares
+            parts = spec.engine.build().gpu_shares
             jobs = with_offered_load(drawn.jobs, speeds, cluster, workload.offered_load, parts=parts)
             drawn = replace(drawn, jobs=jobs)
         if workload.deadline_factor is None:

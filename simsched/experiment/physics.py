@@ -5,27 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from simsched.applications import read_pair_table
-from simsched.engine import EngineOptions
 from simsched.errors import input_error
-from simsched.experiment.spec import EngineSpec, SharingSpec
+from simsched.experiment.spec import SharingSpec
 from simsched.model.colocation import Colocation, ConstantSharing, GapFilling, StageInterleaving, TimeSlicing
-
-
-def engine_options(spec: EngineSpec) -> EngineOptions:
-    """Return the engine's settings, keeping integers so that whole seconds stay whole."""
-    return EngineOptions(
-        restart_delay_s=_whole(spec.restart_delay_s),
-        interference=spec.interference,
-        initial_nodes=spec.initial_nodes,
-        node_start_s=_whole(spec.node_start_s),
-        tick_s=_whole(spec.tick_s),
-        max_jobs_per_gpu=spec.sharing.max_jobs,
-        kill_at_time_limit=spec.kill_at_time_limit,
-        fragmentation=spec.fragmentation,
-        gpu_shares=spec.sharing.model == "shares",
-        contention=spec.contention,
-        reasons=spec.reasons,
-    )
 
 
 def colocation_of(spec: SharingSpec | None) -> Colocation | None:
@@ -48,7 +30,3 @@ def colocation_of(spec: SharingSpec | None) -> Colocation | None:
 def interleaves(spec: SharingSpec | None) -> bool:
     """Return whether jobs that share a GPU need stage times."""
     return spec is not None and spec.max_jobs > 1 and spec.model in ("stages", "gaps")
-
-
-def _whole(number: float) -> float:
-    return int(number) if number == int(number) else number

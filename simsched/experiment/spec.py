@@ -13,23 +13,21 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    PlainSerializer,
     WithJsonSchema,
     create_model,
-    model_validator,
 )
 
 from simsched.applications import ApplicationsOptions
 from simsched.documents import Section
-from simsched.engine import LEAST_TICK_S
-from simsched.experiment.cluster import ClusterSpec, sorted_pairs
+from simsched.engine import EngineOptions
+from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.tuning import TuningOptions
-from simsched.keys import INPUT_FILE
+from simsched.keys import INPUT_FILE, MOST_SECONDS
 from simsched.model.cluster import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.policy import Traits
 from simsched.results.statistics import FIRST_LOOK
-from simsched.workload import MOST_SECONDS, NAMED_SOURCES, WorkloadOptions
+from simsched.workload import NAMED_SOURCES, WorkloadOptions
 
 _GIVEN_TWICE = "lists the same value twice"
 
@@ -50,11 +48,11 @@ def _or_names(schema: dict[str, Any]) -> None:
 
 
 def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Section]]:
-    """Add the fields of a dataclass of keys (`simsched.keys`) to a section.
+    """Add the declared fields of a dataclass of keys (`simsched.keys`) to a section.
 
     Raises `TypeError` if a key is declared in two ways, since one would silently hide the other.
     """
-    declared = [one for kind in options.__mro__ if is_dataclass(kind) for one in fields(kind)]
+    declared = [one for kind in options.__mro__ if is_dataclass(kind) for one in fields(kind) if one.metadata]
     ways: dict[str, set[str]] = {}
     for one in declared:
         ways.setdefault(one.name, set()).add(repr((one.type, one.default, sorted(one.metadata.items()))))
@@ -66,7 +64,9 @@ def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Sectio
             raise TypeError(f"{section.__name__}: declared in two ways: {', '.join(twice)}")
         hints = get_type_hints(options)
         keys: dict[str, Any] = {
-            one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(options)
+            one.name: (hints[one.name], Field(default=one.default, **one.metadata))
+            for one in fields(options)
+            if one.metadata
         }
         made: type[_Section] = create_model(
             section.__name__, __base__=section, __module__=section.__module__, __doc__=section.__doc__, **keys
@@ -74,15 +74,6 @@ def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Sectio
         return made
 
     return add
-
-
-#: Factors by GPU type, as sorted pairs.
-Speeds = Annotated[
-    tuple[tuple[str, Annotated[float, Field(gt=0)]], ...],
-    BeforeValidator(sorted_pairs),
-    PlainSerializer(dict),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}}),
-]
 
 
 @_with_keys_of(WorkloadOptions)
@@ -93,8 +84,8 @@ class WorkloadSpec(Section):
         default=None, min_length=1, description="a trace, a workload CSV or a folder of these, instead of 'source'"
     )
 
-    gpu_speed: Speeds = Field(
-        default=(), description="speed of jobs of fixed duration by GPU type; their durations are at speed 1"
+    gpu_speed: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        default={}, description="speed of jobs of fixed duration by GPU type; their durations are at speed 1"
     )
 
     offered_load: float | None = Field(
@@ -118,19 +109,13 @@ class WorkloadSpec(Section):
         default=0, ge=0, le=1, description="share of the jobs, drawn at random, that are guaranteed"
     )
 
-    @model_validator(mode="after")
-    def _deadlines(self) -> WorkloadSpec:
+    def _conflicts(self) -> Iterator[str]:
         factor = self.deadline_factor
         low, high = factor if isinstance(factor, tuple) else (factor, factor)
         if low is not None and high is not None and not 0 < low <= high <= MOST_SECONDS:
-            raise ValueError(f"deadline_factor must be above 0 and in ascending order, not {factor}")
-        return self
-
-    @model_validator(mode="after")
-    def _one_load(self) -> WorkloadSpec:
+            yield f"deadline_factor must be above 0 and in ascending order, not {factor}"
         if self.offered_load is not None and self.load != 1:
-            raise ValueError("give either 'load', a factor on the number of jobs, or 'offered_load'")
-        return self
+            yield "give either 'load', a factor on the number of jobs, or 'offered_load'"
 
     @property
     def file(self) -> str | None:
@@ -175,47 +160,30 @@ class SharingSpec(Section):
     )
 
 
+@_with_keys_of(EngineOptions)
 class EngineSpec(Section):
-    """How the simulated cluster behaves."""
+    """How the simulated cluster behaves: see `simsched.engine.EngineOptions`."""
 
-    tick_s: float = Field(
-        default=1.0, ge=0, le=1, description="seconds of a tick of the clock, from 1e-6 to 1; 0 makes time continuous"
-    )
     sharing: SharingSpec = Field(default=SharingSpec(), description="sharing of GPUs between jobs")
-    restart_delay_s: float = Field(
-        default=30, ge=0, le=MOST_SECONDS, description="seconds that a job pauses when its placement changes"
-    )
-    interference: float = Field(default=0.0, ge=0, lt=1, description="slow-down of distributed jobs that share a node")
-    initial_nodes: int | None = Field(
-        default=None,
-        ge=0,
-        le=100_000,
-        description="nodes rented at the start, for policies that scale the cluster; by default all",
-    )
-    node_start_s: float = Field(default=0, ge=0, le=MOST_SECONDS, description="seconds until a requested node is up")
-    kill_at_time_limit: bool = Field(
-        default=False, description="whether a job ends when it has held GPUs for its time limit"
-    )
-    fragmentation: bool = Field(
-        default=False, description="whether to record the free GPUs that no waiting job can use at each decision"
-    )
 
-    reasons: bool = Field(
-        default=False, description="whether to record each job's rank, score and reason for waiting at each decision"
-    )
-    contention: bool = Field(
-        default=False, description="whether jobs that communicate over the same uplinks share their bandwidth"
-    )
-
-    @model_validator(mode="after")
-    def _whole_seconds(self) -> EngineSpec:
+    def _conflicts(self) -> Iterator[str]:
         for key in ("restart_delay_s", "node_start_s"):
             value = getattr(self, key)
             if self.tick_s == 1 and value != int(value):
-                raise ValueError(f"{key} must be a whole number, not {value:g}, unless tick_s is below 1")
-        if 0 < self.tick_s < LEAST_TICK_S:
-            raise ValueError(f"tick_s must be 0 or at least {LEAST_TICK_S:g}, not {self.tick_s:g}")
-        return self
+                yield f"{key} must be a whole number, not {value:g}, unless tick_s is below 1"
+        self.build()
+
+    def build(self) -> EngineOptions:
+        """Return the engine's settings; whole numbers are integers, so that whole seconds stay whole."""
+        keys = self.model_dump(exclude={"sharing"})
+        exact = {name: int(value) for name, value in keys.items() if isinstance(value, float) and value == int(value)}
+        shares = self.sharing.model == "shares"
+        return EngineOptions(**{**keys, **exact}, max_jobs_per_gpu=self.sharing.max_jobs, gpu_shares=shares)
+
+    if TYPE_CHECKING:
+        contention: bool = False
+        initial_nodes: int | None = None
+        tick_s: float = 1
 
 
 class AgentSpec(Section):
@@ -412,47 +380,24 @@ class ExperimentSpec(Section):
     )
     report: ReportSpec = ReportSpec()
 
-    @model_validator(mode="after")
-    def _jobs_of_one_kind(self) -> ExperimentSpec:
-        if self.tuning is not None:
-            if "workload" in self.model_fields_set:
-                raise ValueError("give either 'workload' or 'tuning', not both")
-            if any(policy.workload is not None for policy in self.policies):
-                raise ValueError("a policy cannot have its own 'workload' together with 'tuning'")
-        return self
-
-    @model_validator(mode="after")
-    def _racks(self) -> ExperimentSpec:
+    def _conflicts(self) -> Iterator[str]:
+        if self.tuning is not None and "workload" in self.model_fields_set:
+            yield "give either 'workload' or 'tuning', not both"
+        if self.tuning is not None and any(policy.workload is not None for policy in self.policies):
+            yield "a policy cannot have its own 'workload' together with 'tuning'"
         levels = [spec.level for spec in self.cluster.topology if not spec.within]
-        if self.failures.rack_level is not None and self.failures.rack_level not in levels:
+        rack_level = self.failures.rack_level
+        if rack_level is not None and rack_level not in levels:
             known = f"it has {', '.join(levels)}" if levels else "it has none"
-            raise ValueError(
-                f"failures.rack_level: 'cluster.topology' has no level '{self.failures.rack_level}', {known}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _uplinks(self) -> ExperimentSpec:
-        engines = [self.engine, *(policy.engine for policy in self.policies)]
-        if any(one is not None and one.contention for one in engines) and not self.cluster.build().tiered:
-            raise ValueError("engine.contention: 'cluster.topology' declares no uplinks; give 'uplink_gb_s' of a tier")
-        return self
-
-    @model_validator(mode="after")
-    def _spares(self) -> ExperimentSpec:
-        engines = [self.engine, *(policy.engine for policy in self.policies)]
-        if self.failures.hot_spares and any(one is not None and one.initial_nodes is not None for one in engines):
-            raise ValueError(
-                "failures.hot_spares cannot be combined with rented nodes: leave out 'engine.initial_nodes'"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _shares(self) -> ExperimentSpec:
+            yield f"failures.rack_level: 'cluster.topology' has no level '{rack_level}', {known}"
+        engines = [self.engine, *(policy.engine for policy in self.policies if policy.engine is not None)]
+        if any(one.contention for one in engines) and not self.cluster.build().tiered:
+            yield "engine.contention: 'cluster.topology' declares no uplinks; give 'uplink_gb_s' of a tier"
+        if self.failures.hot_spares and any(one.initial_nodes is not None for one in engines):
+            yield "failures.hot_spares cannot be combined with rented nodes: leave out 'engine.initial_nodes'"
         tenants = {name: tenant.build() for name, tenant in self.tenants.items()}
         if wrong := excess(tenants) or circle(tenants):
-            raise ValueError(f"tenants: {wrong}")
-        return self
+            yield f"tenants: {wrong}"
 
     def params_of(self, policy: PolicySpec, traits: Traits) -> dict[str, Any]:
         """Return a policy's parameters, with the experiment's tenants if it reads them."""

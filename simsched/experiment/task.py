@@ -253,7 +253,7 @@ def groups_of(cluster: Cluster) -> list[dict[str, Any]]:
 
 def costs_of(spec: ClusterSpec) -> dict[str, Any]:
     """Return the prices and the power of a cluster, if given."""
-    prices = {"node_price_per_h": spec.node_price_per_h, "gpu_price_per_h": dict(spec.gpu_price_per_h) or None}
+    prices = {"node_price_per_h": spec.node_price_per_h, "gpu_price_per_h": spec.gpu_price_per_h or None}
     market = market_of(spec)
     costs: dict[str, Any] = {
         **prices,

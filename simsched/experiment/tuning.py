@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from simsched.engine import JobRecord, Site, stream
+from simsched.engine import stream
 from simsched.errors import extra, input_error
 from simsched.keys import key
 from simsched.model import Application, ApplicationSource, JobRequest, JobSpec
@@ -29,6 +29,8 @@ from simsched.model.job import JobTruth
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from simsched.engine import JobRecord, Site
 
 
 #: Network widths, as multiples of ResNet-18's.

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import InputError, Problem, and_alike
+from simsched.keys import MOST_SECONDS as MOST_SECONDS
 from simsched.model import FIXED_DURATION
 from simsched.workload.shapes import SHAPE_COLUMNS
 
@@ -204,10 +205,6 @@ def in_gpus(trace: Trace, processors: int) -> Trace:
     columns = {"num_gpus": whole.astype(np.int64), "gpu_share": np.minimum(gpus, 1.0)}
     uneven = {_PROCESSORS: int((gpus != np.ceil(gpus)).sum())}
     return replace(trace, columns={**trace.columns, **columns}, adjusted=_frozen({**trace.adjusted, **uneven}))
-
-
-#: The longest time that a trace may name: three hundred years.
-MOST_SECONDS = 10_000_000_000
 
 
 def raise_all(where: str, problems: Iterator[Problem]) -> None:
