@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simsched.stops import removed_after
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _MOST_AT_ONCE = 8
 
@@ -87,6 +90,8 @@ def sync_all(paths: Collection[Path]) -> None:
 @cache
 def _syncing_threads(process: int) -> ThreadPoolExecutor:
     """Return the threads that wait for disks; forked processes need their own."""
+    from concurrent.futures import ThreadPoolExecutor  # takes a moment
+
     return ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix=f"sync-{process}")
 
 

@@ -7,7 +7,6 @@ that change the direction of text are escaped as in JSON (`\u001b`) in every for
 from __future__ import annotations
 
 import hashlib
-import html
 import json
 import re
 import unicodedata
@@ -60,7 +59,9 @@ def json_text(content: object, **how: Any) -> str:
 
 def html_text(text: str) -> str:
     """Escape text for HTML, between tags or in an attribute."""
-    return html.escape(visible(text))
+    from html import escape  # takes a moment
+
+    return escape(visible(text))
 
 
 def html_data(content: object) -> str:

@@ -16,18 +16,20 @@ import typing
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from simsched.errors import input_error, nearest
+from simsched.errors import InputError, input_error, nearest
 from simsched.files import absolute
 
 #: Marks a parameter without default.
 REQUIRED = inspect.Parameter.empty
+
+_Loaded = TypeVar("_Loaded")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,10 @@ class Kind:
         place, colon, attribute = name.rpartition(":")
         if not colon:
             return self._checked(where, self._registered(where, name))
-        module = _module_of_file(where, Path(folder or ".", place)) if place.endswith(".py") else _module(where, place)
+        if place.endswith(".py"):
+            module = _module_of_file(where, Path(folder or ".", place))
+        else:
+            module = _loaded(where, place, partial(importlib.import_module, place))
         if not hasattr(module, attribute):
             fitting = (key for key, value in vars(module).items() if self._fits(value))
             raise input_error(where, f"'{place}' has no {self.noun} '{attribute}'", nearest(attribute, fitting))
@@ -105,7 +110,8 @@ class Kind:
         if len(found) > 1:
             message = f"several packages register it: {', '.join(value for value, _ in found)}"
             raise input_error(where, message, "name the one you mean as package.module:Class")
-        return _imported(where, found[0][1])
+        value, point = found[0]
+        return _loaded(where, value, point.load)
 
     def _fits(self, found: object) -> bool:
         is_class = inspect.isclass(found) and callable(getattr(found, self.essential, None))
@@ -212,20 +218,14 @@ def quiet_stdout() -> Iterator[None]:
                 watcher(False)
 
 
-def _imported(where: str, point: EntryPoint) -> object:
+def _loaded(where: str, name: object, load: Callable[[], _Loaded]) -> _Loaded:
+    """Load third-party code, which may raise anything."""
     try:
         with quiet_stdout():
-            return point.load()
-    except (ImportError, AttributeError) as error:
-        raise input_error(where, f"'{point.value}' cannot be imported: {error}") from error
-
-
-def _module(where: str, dotted: str) -> ModuleType:
-    try:
-        with quiet_stdout():
-            return importlib.import_module(dotted)
-    except (Exception, SystemExit, GeneratorExit) as error:  # third-party modules may raise anything
-        raise input_error(where, f"'{dotted}' cannot be imported: {_said(error)}") from error
+            return load()
+    except (Exception, SystemExit, GeneratorExit) as error:
+        message = f"'{name}' cannot be loaded: {type(error).__name__}: {error}"
+        raise input_error(where, message) from error
 
 
 def _module_of_file(where: str, path: Path) -> ModuleType:
@@ -244,13 +244,8 @@ def _module_of_file(where: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[alias] = module  # dataclasses and annotations look up their module here
     try:
-        with quiet_stdout():
-            spec.loader.exec_module(module)
-    except (Exception, SystemExit, GeneratorExit) as error:  # third-party files may raise anything
+        _loaded(where, path, partial(spec.loader.exec_module, module))
+    except InputError:
         del sys.modules[alias]
-        raise input_error(where, f"'{path}' cannot be loaded: {_said(error)}") from error
+        raise
     return module
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -227,7 +227,7 @@ def profiled(grid: Grid) -> str:
     with scratch_folder() as scratch:
         watcher.enable()
         try:
-            run_cell(cell.task, scratch, {})
+            run_cell(cell.task, scratch)
         finally:
             watcher.disable()
     return f"Where the time of {cell.name} goes (with the profiler's own cost)\n{_shares(watcher, name, own)}"

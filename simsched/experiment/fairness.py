@@ -23,7 +23,8 @@ from simsched.errors import input_error
 from simsched.experiment.grid import Grid, GridCell, make_grid
 from simsched.experiment.running.cell import NO_LIMITS
 from simsched.experiment.running.limits import Limits
-from simsched.experiment.running.runner import Listener, RunResult, run_grid
+from simsched.experiment.running.pool import Listener
+from simsched.experiment.running.runner import RunResult, run_grid
 from simsched.experiment.running.store import Store
 from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
 from simsched.experiment.task import Task
@@ -152,10 +153,9 @@ def run_with_fairness(
     dask: str | None = None,
     limits: Limits = NO_LIMITS,
     in_process: bool = False,
-    beside: Sequence[GridCell] = (),
 ) -> RunResult:
     """Run an experiment as `run_grid` does, and its fairness comparison if requested."""
-    beside = (*beside, *reference_cells(grid).values())
+    beside = tuple(reference_cells(grid).values())
     result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits, in_process=in_process)
     store = Store(result.folder)
     if grid.experiment.spec.finish_time_fairness is None:

@@ -67,30 +67,27 @@ def parameter_problems(
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     """Yield the problems with parameters of a policy, agent or process: key below `params`, message, remedy."""
     known = {parameter.name: parameter for parameter in parameters(policy)}
-    faulty = False
+    missing = [one.name for one in known.values() if one.required and one.name not in params]
+    problems = [*_value_problems(policy, name, params, known, noun)]
+    problems += [((), f"the {noun} '{name}' needs the parameter '{one}'", "") for one in missing]
+    if not problems and not is_process(policy):  # whose site only a simulation has
+        yield from _refused(policy, params, diagnostics, noun)
+    yield from problems
+
+
+def _value_problems(
+    policy: type[Any], name: str, params: Mapping[str, Any], known: Mapping[str, Any], noun: str
+) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     for key, value in params.items():
         if key not in known:
-            faulty = True
             hint = _meant(policy, key, known) if known else f"'{name}' takes none"
             yield (key,), f"the {noun} '{name}' has no such parameter", hint
-            continue
-        if _too_large(value):
-            faulty = True
+        elif _too_large(value):
             yield (key,), "holds a number that is too large", f"numbers go to {MOST_NUMBER}"
-            continue
-        if _not_finite(value, infinite=INFINITE in get_args(known[key].annotation)):
-            faulty = True
+        elif _not_finite(value, infinite=INFINITE in get_args(known[key].annotation)):
             yield (key,), "must be finite", "give a number"
-            continue
-        for detail in _type_errors(policy, key, value):
-            faulty = True
-            yield _nested(detail, key, value, known, noun)
-    for parameter in known.values():
-        if parameter.required and parameter.name not in params:
-            faulty = True
-            yield (), f"the {noun} '{name}' needs the parameter '{parameter.name}'", ""
-    if not faulty and not is_process(policy):  # whose site only a simulation has
-        yield from _refused(policy, params, diagnostics, noun)
+        else:
+            yield from (_nested(detail, key, value, known, noun) for detail in _type_errors(policy, key, value))
 
 
 def _meant(policy: type[Any], key: str, known: Mapping[str, Any]) -> str:

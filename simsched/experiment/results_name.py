@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simsched.documents import yaml_lines
-from simsched.errors import InputError, input_error, nearest
-from simsched.experiment.validation import Experiment, check_experiment, foreign_code
+from simsched.errors import input_error, nearest
 from simsched.paths import data_folder
+
+if TYPE_CHECKING:
+    from simsched.experiment.validation import Experiment
 
 #: Keys that do not affect results.
 _SAID_ONLY = ("name", "description", "report", "published", "published_source", "finish_time_fairness")
@@ -32,29 +34,14 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
     said = [(key.strip(), value) for key, _, value in changes if key.split(".")[0].strip() not in _SAID_ONLY]
     said = [(key, value) for key, value in said if not had_to_be_given(experiment.file, key)]
     named = any(key.strip() == "name" for key, _, _ in changes)  # the user named this run
-    if not said or named or _as_in_file(experiment):
+    if not said or named:
         return own
-    parts = [(f"{_short(key)}={shown}", whole) for key, value in sorted(said) for shown, whole in [_shown(key, value)]]
+    parts = [(f"{_short(key)}={shown}", whole) for key, value in sorted(said) for shown, whole in [_shown(value)]]
     text = "--".join(part for part, _ in parts)
     if len(text) > _MOST_LETTERS or not all(whole for _, whole in parts):
         digest = hashlib.sha256("\n".join(f"{key}={value}" for key, value in sorted(said)).encode()).hexdigest()
         text = f"{text[:_MOST_LETTERS].rstrip('-=,.')}--{digest[:6]}"
     return f"{own}--{text}"
-
-
-def _as_in_file(experiment: Experiment) -> bool:
-    """Return whether the options leave the file unchanged."""
-    try:
-        document = yaml_lines.load(experiment.file)
-        if set(foreign_code(document)) - set(foreign_code(document, experiment.changed)):
-            return False  # different from those loaded here
-        return _determining(check_experiment(document)) == _determining(experiment)
-    except InputError:
-        return False
-
-
-def _determining(experiment: Experiment) -> dict[str, Any]:
-    return experiment.spec.model_dump(exclude=set(_SAID_ONLY))
 
 
 def had_to_be_given(file: Path, key: str) -> bool:
@@ -74,29 +61,11 @@ def _short(key: str) -> str:
     return parts[-1] if parts[0] != "policies" or len(parts) < 3 else f"{_plain(parts[1])}.{parts[-1]}"
 
 
-def _shown(key: str, value: str) -> tuple[str, bool]:
-    """Return a value's short form (names of policies, last part of a path), and whether it is complete."""
-    names = _policy_names(value) if key == "policies" else None
-    if names is not None:
-        return ",".join(map(_plain, names)), all(isinstance(one, str) or set(one) == {"name"} for one in _list(value))
-    last = value.strip()
-    if "/" in last and "[" not in last:
-        last = Path(last).stem
-    return _plain(last), last == value.strip()
-
-
-def _policy_names(value: str) -> list[str] | None:
-    """Return labels or names of a list of policies (of a file's class without the file), None for other values."""
-    given = _list(value)
-    names = [one if isinstance(one, str) else one.get("label", one.get("name")) for one in given if one]
-    if not names or not all(isinstance(name, str) for name in names):
-        return None
-    return [name.rpartition(":")[2] or name for name in names]
-
-
-def _list(value: str) -> list[Any]:
-    found = yaml_lines.parse_value(value, "policies")
-    return [one for one in found if isinstance(one, str | dict)] if isinstance(found, list) else []
+def _shown(value: str) -> tuple[str, bool]:
+    """Return a value's short form, the last part of a path, and whether it is complete."""
+    text = value.strip()
+    last = Path(text).stem if "/" in text and "[" not in text else text
+    return _plain(last), last == text
 
 
 def _plain(value: str) -> str:

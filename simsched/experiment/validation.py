@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -82,10 +82,11 @@ def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Exper
     draft = draft_of(document, overrides)
     draft.refuse_special_files()
     found = _Plugins()
-    problems = [*_structural(draft), *found.problems(draft), *_label_problems(draft)]
-    if problems:
+    spec, problems = _checked(draft, found)
+    problems += _label_problems(draft)
+    if spec is None or problems:
         raise InputError(*_in_order(problems))
-    spec = without_idle(draft, _validated(draft))
+    spec = without_idle(draft, spec)
     problems = [
         *_cross_problems(draft, spec), *_curve_problems(draft, spec), *found.diagnostics_problems(draft, spec),
         *idle_keys(draft, spec),
@@ -126,16 +127,27 @@ def _in_order(problems: Sequence[Problem]) -> list[Problem]:
     return sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
 
 
-def _validated(draft: Draft) -> ExperimentSpec:
-    return ExperimentSpec.model_validate_json(json.dumps(with_first_seeds(draft.data)), strict=True)
+def _checked(draft: Draft, plugins: _Plugins) -> tuple[ExperimentSpec | None, list[Problem]]:
+    """Return the experiment unless its structure is wrong, and its problems with structure and plugins."""
+    of_plugins = list(plugins.problems(draft))  # first, as it completes the draft
+    spec, problems = _structured(draft)
+    return spec, [*problems, *of_plugins]
 
 
-def _structural(draft: Draft) -> list[Problem]:
+def _structured(draft: Draft) -> tuple[ExperimentSpec | None, list[Problem]]:
     try:
-        _validated(draft)
+        return ExperimentSpec.model_validate_json(json.dumps(with_first_seeds(draft.data)), strict=True), []
     except ValidationError as error:
-        return problems_of(error, draft, ExperimentSpec)
-    return []
+        return None, problems_of(error, draft, ExperimentSpec)
+
+
+def _refused(draft: Draft, key: KeyPath, call: Callable[..., Any], *values: Any) -> Iterator[Problem]:
+    """Yield what a call refuses about the value of a key."""
+    try:
+        call(*values)
+    except InputError as error:
+        for problem in error.problems:
+            yield draft.problem(key, problem.message, problem.remedy)
 
 
 class _Plugins:
@@ -245,11 +257,7 @@ def _cross_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
         message = f"no policy of this experiment is called '{reference}'"
         yield draft.problem(("report", "reference"), message, nearest(reference, labels))
     if spec.sequential is not None:
-        try:
-            find_metric(spec.sequential.metric)
-        except InputError as error:
-            for problem in error.problems:
-                yield draft.problem(("sequential", "metric"), problem.message, problem.remedy)
+        yield from _refused(draft, ("sequential", "metric"), find_metric, spec.sequential.metric)
     yield from _node_problems(draft, spec)
     yield from _process_problems(draft, spec)
     yield from _fairness_problems(draft, spec)
@@ -312,11 +320,7 @@ def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str
                 ("published", name), "no policy of this experiment has this label", nearest(label, labels)
             )
         for metric in values:
-            try:
-                find_metric(metric)
-            except InputError as error:
-                for problem in error.problems:
-                    yield draft.problem(("published", name, metric), problem.message, problem.remedy)
+            yield from _refused(draft, ("published", name, metric), find_metric, metric)
 
 
 def _points(draft: Draft, found: _Plugins) -> tuple[tuple[Point, ...], list[Problem]]:
@@ -335,9 +339,9 @@ def _points(draft: Draft, found: _Plugins) -> tuple[tuple[Point, ...], list[Prob
         one = draft.copy()
         for key, value in chosen.items():
             one.set(key, value, f"sweep of {key}")
-        problems += [*_structural(one), *found.problems(one)]
-        if not problems:
-            spec = _validated(one)
+        spec, wrong = _checked(one, found)
+        problems += wrong
+        if spec is not None and not problems:
             problems += _cross_problems(one, spec)
             points.append(Point(MappingProxyType(chosen), spec))
     return tuple(points), problems
@@ -358,13 +362,9 @@ def _sweep_problems(draft: Draft, found: _Plugins, key: str, values: Sequence[An
             continue
         seen.add(known)
         one = draft.copy()
-        try:
-            one.set(key, value, "")
-        except InputError as error:
-            for problem in error.problems:
-                yield draft.problem(("sweep", key), problem.message, problem.remedy)
-            return
-        for problem in (*_structural(one), *found.problems(one)):
+        refused = list(_refused(draft, ("sweep", key), one.set, key, value, ""))
+        yield from refused
+        for problem in () if refused else _checked(one, found)[1]:
             yield draft.problem(("sweep", key, index), problem.message, problem.remedy)
 
 
@@ -386,7 +386,7 @@ def check_workload(options: Sequence[str]) -> ExperimentSpec:
     """
     full = [option if "." in option.partition("=")[0] else f"workload.{option}" for option in options]
     draft = draft_of(yaml_lines.parse("{name: workload, policies: [{name: fifo}]}", "workload"), full)
-    problems = _structural(draft)
-    if problems:
+    spec, problems = _structured(draft)
+    if spec is None:
         raise InputError(*problems)
-    return _validated(draft)
+    return spec

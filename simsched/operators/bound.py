@@ -14,7 +14,7 @@ from simsched.bounds import Certificate, digest_of, lower_bound, problem_of
 from simsched.documents import yaml_lines, yaml_text
 from simsched.errors import InputError, input_error
 from simsched.experiment import Grid, GridCell, Task, key_of
-from simsched.experiment.running import Store, make_cell, prepare_grid
+from simsched.experiment.running import Store, describe_environment, make_cell, prepare_grid
 from simsched.operators.relaxed import FITTED, HARMLESS, Relaxed, least_gpu_cost, refuse_processes, relaxed
 from simsched.results import Cell, Run, read_json
 from simsched.results.integrity import SUMMARY_FILE, seal
@@ -178,13 +178,13 @@ def _search_for(task: Task, *, quick: bool) -> BoundTask:
 
 
 @make_cell.register
-def _(task: BoundTask, folder: Path, environment: Mapping[str, Any], *_: object) -> float:
+def _(task: BoundTask, folder: Path, *_: object) -> float:
     began_s = time.perf_counter()
     with Store(folder).staged(task.key) as path:
         found = _solve(task, quick=task.quick)
         summary = {name: value for name, value in found.items() if isinstance(value, float)}
         content = {_FILE: json_text(found).encode(), SUMMARY_FILE: json_text(summary).encode()}
-        about = {"cell": task.key, "environment": dict(environment)}
+        about = {"cell": task.key, "environment": describe_environment()}
         seal(path, about, content)
     return time.perf_counter() - began_s
 

@@ -25,7 +25,7 @@ from simsched.experiment.league import (
     unable,
 )
 from simsched.experiment.physics import colocation_of
-from simsched.experiment.running import Listener, Store, blamed, make_cell, prepare_grid, run_grid
+from simsched.experiment.running import Listener, Store, blamed, describe_environment, make_cell, prepare_grid, run_grid
 from simsched.model import JobSpec
 from simsched.operators.bound import bound_cells, bounds_of
 from simsched.policy import Decision, Policy, View
@@ -71,13 +71,13 @@ class _Timed:
 
 
 @make_cell.register
-def _(task: LeagueTask, folder: Path, environment: Mapping[str, Any], *_: object) -> float:
+def _(task: LeagueTask, folder: Path, *_: object) -> float:
     began_s = time.perf_counter()
     with Store(folder).staged(task.key) as path:
         with blamed(task):
             found = _played(task)
         content = {_FILE: json_text(found).encode(), SUMMARY_FILE: b"{}\n"}
-        about = {"cell": task.key, "environment": dict(environment)}
+        about = {"cell": task.key, "environment": describe_environment()}
         seal(path, about, content)
     return time.perf_counter() - began_s
 

@@ -79,7 +79,7 @@ def test_types_are_those_of_the_module_in_which_they_are_written(tmp_path, monke
     ("name", "said"),
     [
         ("tiresia", "policy 'tiresia': there is no such policy; did you mean 'tiresias'?"),
-        ("no.such.module:Thing", "'no.such.module' cannot be imported: ModuleNotFoundError"),
+        ("no.such.module:Thing", "'no.such.module' cannot be loaded: ModuleNotFoundError"),
         ("mine.py:Mein", "has no policy 'Mein'; did you mean 'Mine'?"),
         ("mine.py:NotOne", "this is no policy"),
         ("other.py:Mine", "there is no file"),

@@ -8,7 +8,8 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.experiment.grid import GridCell, make_grid
-from simsched.experiment.running.runner import Silence, run_grid
+from simsched.experiment.running.pool import Silence
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.results.reader import read_run
 

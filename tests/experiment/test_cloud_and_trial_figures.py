@@ -110,12 +110,6 @@ def test_impossible_clouds_are_refused(read, override, message):
         read(override)
 
 
-def test_a_price_is_part_of_what_determines_a_cell_and_no_price_is_not(read):
-    dear, cheap = (make_grid(read(f"cluster.node_price_per_h={price}")).cells[0].task for price in (2.5, 1.0))
-    assert dear.key != cheap.key
-    assert "node_price_per_h" not in make_grid(read("cluster={nodes: 3, gpus_per_node: 4}")).cells[0].task.about
-
-
 def test_an_experiment_in_a_cloud_gives_cost_and_a_figure_of_its_nodes(read, tmp_path):
     result = run_grid(make_grid(read()), tmp_path / "out")
     run = read_run(result.folder)

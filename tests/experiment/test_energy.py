@@ -47,9 +47,6 @@ def test_without_the_gpus_by_type_there_is_no_energy_of_several_makes():
     found = figures(allocations, {"time_s": [0], "provisioned_nodes": [2]}, TWO_TYPES)
     assert "energy_kwh" not in found
     assert "energy_kwh" not in figures(allocations, {"time_s": [0], "provisioned_nodes": [2]}, None)
-
-
-def test_without_placements_there_is_no_energy_of_several_types():
     rounds = {"time_s": [0], "provisioned_nodes": [2], "provisioned_gpus": [{"fast": 2.0, "slow": 4.0}]}
     assert "energy_kwh" not in figures({"start_s": [0], "end_s": [100], "gpus": [1]}, rounds, TWO_TYPES)
 
@@ -124,8 +121,3 @@ def test_power_that_cannot_be_is_refused(read, override, message):
 def test_what_an_experiment_says_of_power_goes_before_the_catalogue(read):
     task = make_grid(read("cluster.power={busy_w: {t4: 50}}")).cells[0].task
     assert task.about["power"]["gpus"] == {"t4": {"idle_w": 8, "busy_w": 50}, "v100": {"idle_w": 35, "busy_w": 306}}
-
-
-def test_power_is_part_of_what_determines_a_cell(read):
-    one, other = (make_grid(read(f"cluster.power.node_w={watts}")).cells[0].task for watts in (1, 2))
-    assert one.key != other.key

@@ -90,21 +90,15 @@ def test_pairs_count_from_the_experiments_folder(tmp_path):
 
 
 def test_the_philly_log_gives_the_attempts_of_its_jobs(tmp_path):
-    def attempt(start, end):
-        return {
-            "start_time": f"2017-10-07 {start}",
-            "end_time": f"2017-10-07 {end}",
-            "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
-        }
+    def job(name, *attempts):
+        times = [{"start_time": f"2017-10-07 {start}", "end_time": f"2017-10-07 {end}",
+                  "detail": [{"ip": "m1", "gpus": ["gpu0"]}]} for start, end in attempts]  # fmt: skip
+        submitted = "2017-10-07 00:00:00"
+        return {"status": "Pass", "vc": "v", "user": "u", "jobid": name, "submitted_time": submitted, "attempts": times}
 
-    jobs = [
-        {"status": "Failed", "vc": "v", "user": "u", "jobid": "a", "submitted_time": "2017-10-07 00:00:00",
-         "attempts": [attempt("00:01:00", "00:01:30"), attempt("00:02:00", "00:02:50")]},
-        {"status": "Pass", "vc": "v", "user": "u", "jobid": "b", "submitted_time": "2017-10-07 00:00:10",
-         "attempts": [attempt("00:01:00", "00:01:30")]},
-    ]  # fmt: skip
     path = tmp_path / "log.json"
-    path.write_text(json.dumps(jobs), encoding="utf-8")
+    once = ("00:01:00", "00:01:30")
+    path.write_text(json.dumps([job("a", once, ("00:02:00", "00:02:50")), job("b", once)]), encoding="utf-8")
     trace = read_trace(path)
     assert list(trace.table["attempts_s"]) == ["30 50", ""]
     assert [(job.duration_s, job.attempts_s) for job in specs_of(trace.table)] == [(80, (30.0, 50.0)), (30, ())]

@@ -1,5 +1,3 @@
-import shutil
-
 import pytest
 
 from simsched.errors import InputError
@@ -67,25 +65,8 @@ def test_whatever_determines_a_cell_is_in_its_key(make, override):
     assert set(before[:2]).isdisjoint(after[:2])
 
 
-def test_names_and_descriptions_are_not(make):
-    after = keys(make("name=other", "description=x", "policies.fifo.label=F", "report.plots=false", "seeds=[1, 2]"))
-    assert after == keys(make())
-
-
-def test_the_spelling_of_a_cluster_is_not(make):
-    assert keys(make()) == keys(make("cluster={groups: [{nodes: 1, gpus_per_node: 4}, {nodes: 1, gpus_per_node: 4}]}"))
-
-
 def test_a_written_default_is_the_default(make):
     assert keys(make()) == keys(make("policies.fifo.params.backfill=false"))
-
-
-def test_the_data_are_in_the_key_and_their_path_is_not(make, tmp_path):
-    before = keys(make())
-    shutil.copy(tmp_path / "jobs.csv", tmp_path / "moved.csv")
-    assert keys(make(f"workload.path={tmp_path}/jobs.csv")) == before
-    (tmp_path / "jobs.csv").write_text(TRACE.replace("100", "101"))
-    assert set(keys(make())).isdisjoint(before)
 
 
 def test_every_file_of_a_folder_of_workloads_is_a_replication(make, tmp_path):

@@ -28,14 +28,12 @@ from simsched.experiment.tuning import (
     accuracy,
     expected_accuracy,
     step_factor,
-    template_jobs,
 )
 from simsched.experiment.validation import read_experiment
 from simsched.model.application import BatchChoice, ScaledApplication, StepTime
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site
-from simsched.results.metrics import summarise
 from simsched.results.sheets import read_trials, write_trials
 from simsched.testing.builders import Applications, application_of, run, toy_application
 
@@ -154,12 +152,6 @@ def test_an_experiment_with_a_tuning_runs_its_trials_and_sums_them_up(read, tmp_
         assert summary["finished_jobs"] == 6
 
 
-@needs_optuna
-def test_what_determines_a_tuning_is_in_the_key_of_its_cells(read):
-    keys = {make_grid(read(*options)).cells[0].task.key for options in ([], ["tuning.trials=7"], ["tuning.gpus=2"])}
-    assert len(keys) == 3
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -196,30 +188,6 @@ def test_trials_are_read_as_they_were_written_and_damage_is_told(tmp_path: Path)
         read_trials(tmp_path)
 
 
-def test_no_accuracies_no_top_five():
-    assert "top5_accuracy" not in summarise(pd.DataFrame({"jct_s": []}).assign(**_EMPTY), None, None, 4)
-
-
-_EMPTY: dict[str, list[int]] = {
-    name: []
-    for name in (
-        "application",
-        "tenant",
-        "end_time_s",
-        "held_s",
-        "queueing_s",
-        "restart_s",
-        "attained_gpu_s",
-        "restarts",
-    )
-}
-
-
-def test_templates_name_every_trial_once():
-    names = [job.id for job in template_jobs(TuningOptions(trials=3))]
-    assert names == ["trial-000", "trial-001", "trial-002"]
-
-
 def toy(name: str, batch: int = 64) -> JobSpec:
     return JobSpec(name, 0, 1, application="toy", batch_size=batch)
 
@@ -233,20 +201,20 @@ def test_static_shares_are_on_one_node_and_never_move():
     assert min(starts[2:]) == min(job.end_time_s for job in records.jobs)
 
 
-@pytest.mark.parametrize(("per_gpu", "batch"), [(None, 64), (8, 32), (32, 128), (2, 16), (200, 256)])
-def test_a_static_batch_is_fixed_per_gpu_within_the_limits(per_gpu, batch):
-    records = run(Static(4, per_gpu), [toy("a")], cluster=Cluster.uniform(1, 4))
-    assert {row.batch_size for row in records.allocations if not row.restarting} == {batch}
+@pytest.mark.parametrize(
+    ("per_gpu", "submitted", "gpus", "batch"),
+    [(None, 64, 4, 64), (8, 64, 4, 32), (32, 64, 4, 128), (2, 64, 4, 16), (200, 64, 4, 256), (None, 16, 2, 16)],
+)
+def test_a_static_batch_is_fixed_per_gpu_within_the_limits_and_feeds_each(per_gpu, submitted, gpus, batch):
+    rows = run(Static(4, per_gpu), [toy("a", submitted)], cluster=Cluster.uniform(1, 4)).allocations
+    assert {row.batch_size for row in rows if not row.restarting} == {batch}
+    if per_gpu is None:
+        assert {row.gpus for row in rows} == {gpus}  # 8 examples a GPU at the least
 
 
 def test_a_static_share_larger_than_any_node_is_all_of_the_largest():
     cluster = Cluster.of(NodeGroup(1, 1), NodeGroup(1, 3))
     assert {row.placement for row in run(Static(4), [toy("a")], cluster=cluster).allocations} == {"1:3"}
-
-
-def test_a_static_share_is_no_larger_than_the_batch_can_feed():
-    records = run(Static(4), [toy("a", batch=16)], cluster=Cluster.uniform(1, 4))
-    assert {row.gpus for row in records.allocations} == {2}  # 8 examples a GPU at the least
 
 
 @pytest.mark.parametrize("params", [{"gpus": 0}, {"batch_per_gpu": 0}])

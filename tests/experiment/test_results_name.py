@@ -35,9 +35,12 @@ def test_data_that_is_not_there_has_to_be_given(tmp_path, key, expected):
     ("changes", "expected"),
     [
         (["seeds=3"], r"a--seeds=3"),
-        (["policies=[{name: fifo}, {name: srtf}]"], r"a--policies=fifo,srtf"),
-        (["policies=[{name: fifo, label: first}]"], r"a--policies=first--[0-9a-f]{6}"),
-        (["policies=[{name: fifo, params: {backfill: true}}]"], r"a--policies=fifo--[0-9a-f]{6}"),
+        (["policies=[{name: fifo}, {name: srtf}]"], r"a--policies=name,fifo,name,srtf"),
+        (["policies=[fifo, srtf]"], r"a--policies=fifo,srtf"),
+        (
+            ["policies=[{name: fifo, label: the first}, {name: srtf, label: the second}]"],
+            r"a--policies=.{51}--[0-9a-f]{6}",
+        ),
         (["workload.path=here.csv"], r"a--path=here.csv"),
         (["workload.path={}/there.csv"], r"a--path=there--[0-9a-f]{6}"),
     ],

@@ -14,12 +14,13 @@ from click.testing import CliRunner
 from simsched.api import run
 from simsched.cli import cli
 from simsched.errors import InputError
+from simsched.experiment import stored_jobs
 from simsched.experiment.cuts import cuts_of
 from simsched.experiment.stored_jobs import HeldJobs, StoredJobs, stored
 from simsched.experiment.task import digest_of
 from simsched.model import JobSpec
 from simsched.model.job import values_of
-from simsched.policy import Decision, Policy, Traits, View, registry
+from simsched.policy import Decision, Policy, Traits, View
 from simsched.results import TableWriter, read_json, read_table
 from simsched.results.integrity import MANIFEST_FILE
 from simsched.testing import check_policy
@@ -28,7 +29,6 @@ from simsched.workload.readers import read_trace, trace_in_parts
 #: Four days of busy hours, after each of which the cluster is empty until the next.
 DAY_S = 86_400
 TABLES = ("jobs.parquet", "allocations.parquet", "rounds.parquet")
-FORGETFUL = [name for name in registry.names() if registry.load(name).traits.forgets]
 
 
 def bursts(path: Path) -> Path:
@@ -69,8 +69,14 @@ def told_of(cell: Path) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("policy", FORGETFUL)
-def test_where_the_cluster_is_empty_the_tables_are_those_of_one_simulation(policy: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("policy", "rows"), [("tiresias", None), ("slurm-backfill", None), ("las", 50)])
+def test_where_the_cluster_is_empty_the_tables_are_those_of_one_simulation(
+    policy: str, rows: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the policy remembers in between, and also of tables with several groups of `rows`."""
+    if rows is not None:
+        defaults: Any = TableWriter.__init__.__kwdefaults__
+        monkeypatch.setitem(defaults, "row_group_rows", rows)
     content = experiment(bursts(tmp_path / "trace.csv"), policy)
     whole = cell_of(content, tmp_path / "whole")
     cut = cell_of(content, tmp_path / "cut", {"shards.parts": 4})
@@ -81,16 +87,6 @@ def test_where_the_cluster_is_empty_the_tables_are_those_of_one_simulation(polic
     assert len(told["cuts_s"]) == 3
     assert told["busy_cuts"] == 0
     assert not (cut.parent.parent / ".shards").exists()
-
-
-def test_rows_of_several_row_groups_are_joined_to_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content = experiment(bursts(tmp_path / "trace.csv"), "las")
-    defaults: Any = TableWriter.__init__.__kwdefaults__
-    monkeypatch.setitem(defaults, "row_group_rows", 50)
-    whole, cut = cell_of(content, tmp_path / "whole"), cell_of(content, tmp_path / "cut", {"shards.parts": 4})
-    assert [(whole / name).read_bytes() for name in TABLES] == [(cut / name).read_bytes() for name in TABLES]
 
 
 def test_a_cut_that_meets_a_busy_cluster_is_undone(tmp_path: Path) -> None:
@@ -190,18 +186,19 @@ def test_without_a_warm_up_a_busy_cluster_is_not_cut() -> None:
     assert cuts_of(jobs, 2, None).warm_up_s == 4  # a tenth of 70 s / 2, rounded up
 
 
-def test_jobs_in_a_file_are_those_written(tmp_path: Path) -> None:
-    jobs = tuple(JobSpec(f"job {k}", k / 3, 1 + k % 3, duration_s=k, tenant="é" * (k % 2)) for k in range(20_000))
+def test_jobs_in_a_file_are_those_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_jobs, "_AT_ONCE", 8)
+    jobs = tuple(JobSpec(f"job {k}", k / 3, 1 + k % 3, duration_s=k, tenant="é" * (k % 2)) for k in range(20))
     kept = StoredJobs.write(tmp_path / "jobs", iter(jobs))
     assert kept.digest == digest_of(jobs)
     assert tuple(kept) == jobs
     assert tuple(reversed(kept)) == jobs[::-1]
-    assert kept[8191:8194] == list(jobs[8191:8194])
+    assert kept[7:10] == list(jobs[7:10])
     assert kept[-1] == jobs[-1]
-    assert list(kept.between(8190, 16_400)) == list(jobs[8190:16_400])
+    assert list(kept.between(6, 16)) == list(jobs[6:16])
     assert tuple(pickle.loads(pickle.dumps(kept))) == jobs
     assert StoredJobs.write(tmp_path / "none", ()).digest == digest_of(())
-    for first, end in ((0, len(jobs)), (8191, 8193), (8192, 16_384), (8193, 8194), (8191, 16_385), (3, 16_000)):
+    for first, end in ((0, 20), (7, 9), (8, 16), (9, 10), (7, 17), (3, 16)):
         some = kept.part(tmp_path / "some", first, end)
         assert tuple(some) == jobs[first:end]
         assert (len(some), some[0], some[-1]) == (end - first, jobs[first], jobs[end - 1])
@@ -212,8 +209,9 @@ def test_jobs_in_a_file_are_those_written(tmp_path: Path) -> None:
         assert few == [(job.tenant, "", job.num_gpus) for job in jobs[first + 1 : end]]
 
 
-def test_jobs_in_memory_are_the_same_in_another_process_and_have_one_digest() -> None:
-    jobs = tuple(JobSpec(f"job-{n}", n, 1, duration_s=1) for n in range(9000))  # more than are handed on at a time
+def test_jobs_in_memory_are_the_same_in_another_process_and_have_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = tuple(JobSpec(f"job-{n}", n, 1, duration_s=1) for n in range(20))
+    monkeypatch.setattr(stored_jobs, "_AT_ONCE", 8)
     assert pickle.loads(pickle.dumps(HeldJobs(jobs))) == jobs
     assert digest_of(HeldJobs(jobs)) == digest_of(jobs) == digest_of([*jobs])
     assert digest_of((1, "a")) == sha256(b"[1,'a']").hexdigest()

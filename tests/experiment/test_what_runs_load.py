@@ -1,18 +1,15 @@
 """What a run loads, and by which definitions it computes."""
 
-import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from simsched.results import metric, metrics
+from simsched.results import metric
 from simsched.results.metric import Columns, means_by
 
-RESULTS = Path(metrics.__file__).parent
 #: Libraries that take long to load or much memory, and that a command should load only where it needs them.
 HEAVY = ("highspy", "matplotlib", "networkx", "numba", "optuna", "pandas", "rich", "scipy")
 RUN = """
@@ -61,12 +58,6 @@ def test_a_list_of_policies_loads_them_without_their_solvers_and_kernels():
     script = "import sys; from simsched.cli.main import cli; cli(['list', 'policies', '--json'], standalone_mode=False)"
     last = loaded_by(f"{script}; print(sorted(set(sys.argv[1:]) & set(sys.modules)))", *HEAVY, "pyarrow")[-1]
     assert last == "[]"
-
-
-def imports_of(name):
-    tree = ast.parse((RESULTS / f"{name}.py").read_text())
-    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    return {module.rpartition(".")[2] for module in modules if module.startswith("simsched.results.")}
 
 
 @pytest.mark.parametrize("values", [[7, 1, 5, 3], [0.1, 1e16, -1e16, 0.3]], ids=["whole", "fractions"])

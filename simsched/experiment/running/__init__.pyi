@@ -1,19 +1,19 @@
 from . import store as store
 from .cell import (
     blamed as blamed,
+    describe_environment as describe_environment,
     make_cell as make_cell,
     run_cell as run_cell,
     run_to_outcome as run_to_outcome,
     say_nothing as say_nothing,
 )
 from .limits import Limits as Limits
+from .pool import Listener as Listener, Silence as Silence
 from .prepared import Progress as Progress, apart_if_foreign as apart_if_foreign, prepare_grid as prepare_grid
 from .reproduce import reproduction_of as reproduction_of
 from .runner import (
     Failure as Failure,
-    Listener as Listener,
     RunResult as RunResult,
-    Silence as Silence,
     run_grid as run_grid,
 )
 from .store import (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from pickle import UnpicklingError
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ def done_apart(
                     message = f"its code did not return within {most_s:g} s while the experiment was checked"
                     raise input_error(whose, message, "make sure that importing it and creating the policy terminate")
                 continue
-            kind, value = pickle.loads(pipe.recv_bytes())
+            kind, value = pipe.recv()
             since = time.monotonic() if kind == _ENTERS else 0.0
             if kind == _PROGRESS and progress is not None:
                 progress(*value)
@@ -57,7 +57,7 @@ def done_apart(
                 raise input_error(whose, f"its code raises {value} while the experiment is checked")
             elif kind == _DONE:
                 return value  # type: ignore[no-any-return]
-    except (EOFError, OSError, pickle.UnpicklingError) as error:
+    except (EOFError, OSError, UnpicklingError) as error:
         process.join(_POLL_S)
         how = how_it_ended(process.exitcode)
         raise input_error(whose, f"the process that checks it {how}", "its code ends or breaks the process") from error
@@ -70,7 +70,7 @@ def _serve(pipe: Connection, work: Callable[..., Any], arguments: tuple[object, 
     """Do the work in the parent's current folder and report on it."""
 
     def say(kind: int, value: object = None) -> None:
-        pipe.send_bytes(_pickled((kind, value)))
+        pipe.send((kind, value))
 
     os.chdir(folder)
     owner = os.getpid()
@@ -88,17 +88,8 @@ def _serve(pipe: Connection, work: Callable[..., Any], arguments: tuple[object, 
         say(_RAISED, safe_text(f"{type(error).__name__}: {said(error)}"))
 
 
-def _pickled(value: object) -> bytes:
-    content = io.BytesIO()
-    _Pickler(content).dump(value)
-    return content.getvalue()
-
-
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, value: object) -> Any:
-        """Pickle read-only mappings, too."""
-        return (_read_only, (dict(value),)) if isinstance(value, MappingProxyType) else NotImplemented
-
-
 def _read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
     return MappingProxyType(values)  # the class cannot be pickled by name
+
+
+ForkingPickler.register(MappingProxyType, lambda value: (_read_only, (dict(value),)))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import singledispatch
+from functools import cache, singledispatch
+from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import parent_process
 from pathlib import Path
 from traceback import format_exc
@@ -18,7 +21,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from simsched.agent import AgentFactory
 from simsched.applications import catalogue, with_speeds
 from simsched.arithmetic import Series, exp, log
 from simsched.engine import EngineError, features_of, simulate
@@ -40,6 +42,7 @@ from simsched.results.quality import write_losses
 from simsched.results.sheets import write_trials
 from simsched.results.writer import json_text
 from simsched.stops import exit_code_of
+from simsched.version import __version__
 
 NO_LIMITS = Limits()
 #: Result tables by name, as the writer holds them.
@@ -76,7 +79,6 @@ class CellError(Exception):
 def run_cell(
     task: Task,
     folder: Path,
-    environment: Mapping[str, Any],
     progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
 ) -> float:
@@ -84,12 +86,10 @@ def run_cell(
 
     Raises `CellError` if policy, engine or a limit fails it, and `InputError` if results cannot be written.
     """
-    return write_cell(task, folder, environment, lambda path: _simulate(task, path, progress, limits), limits)
+    return write_cell(task, folder, lambda path: _simulate(task, path, progress, limits), limits)
 
 
-def write_cell(
-    task: Task, folder: Path, environment: Mapping[str, Any], fill: Callable[[Path], Filled], limits: Limits = NO_LIMITS
-) -> float:
+def write_cell(task: Task, folder: Path, fill: Callable[[Path], Filled], limits: Limits = NO_LIMITS) -> float:
     """Have `fill` write the tables of a cell, then write what derives from them; returns and raises as `run_cell`."""
     with Store(folder).staged(task.key) as path:
         try:
@@ -98,7 +98,7 @@ def write_cell(
                 done = fill(path)
                 summary = json_text(_summary(path, task.about, done.tables)).encode()
             wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-            manifest = {**_manifest(task, done.agents, environment, wall_s, cpu_s), **done.about}
+            manifest = {**_manifest(task, done.agents, wall_s, cpu_s), **done.about}
             seal(path, manifest, {**done.contents, SUMMARY_FILE: summary})
         except MemoryError as error:
             raise CellError("MemoryError", _out_of_memory(limits)) from error
@@ -107,17 +107,55 @@ def write_cell(
     return wall_s
 
 
-def _manifest(
-    task: Task, agents: Mapping[str, str], environment: Mapping[str, Any], wall_s: float, cpu_s: float
-) -> dict[str, Any]:
+def _manifest(task: Task, agents: Mapping[str, str], wall_s: float, cpu_s: float) -> dict[str, Any]:
     """Describe a finished cell; only the manifest holds wall-clock times."""
     return {
         **task.about,
         "cell": task.key,
         "agents": dict(agents),
-        "environment": dict(environment),
+        "environment": describe_environment(),
         "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
     }
+
+
+_PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
+
+
+@cache
+def describe_environment() -> dict[str, Any]:
+    """Describe what this process runs: versions, platform, and the git commit of a checkout."""
+    return {
+        "simsched": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "git_commit": _git_commit(Path(__file__).resolve().parents[3]),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _git_commit(checkout: Path) -> str:
+    """Return the commit, with `+` if files differ from it; empty without checkout or commits."""
+    if not (checkout / ".git").exists():
+        return ""
+    commit = _git(checkout, "rev-parse", "HEAD")
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no") if commit else ""
+    return f"{commit}+" if changed else commit
+
+
+def _git(checkout: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(checkout), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO_TABLES) -> dict[str, float]:
@@ -145,10 +183,37 @@ def _out_of_memory(limits: Limits) -> str:
     return f"it needs more than the {limits.memory_mib} MiB that --memory-per-cell allows"
 
 
-def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> Filled:
-    applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
+def _simulate(task: Task, folder: Path, progress: ProgressCallback | None, limits: Limits) -> Filled:
+    """Run the policy of a task in the engine, and write the tables."""
+    applications: ApplicationSource = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
     with blamed(task):
-        return _simulated(task, applications, temporary, progress, limits)
+        policy: Policy = task.policy.make()
+        if limits.decision_s is not None:
+            policy = cast("Policy", TimedPolicy(policy, limits.decision_s))
+        tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
+        applications = applications if tuner is None else TrialApplications(applications)
+        jobs = tuple(task.jobs) if tuner is None else tuner.first()
+        with table_writer(task, folder) as writer, _original_only():
+            agents = simulate(
+                task.cluster,
+                jobs,
+                applications,
+                policy,
+                task.engine,
+                task.seed,
+                writer,
+                progress=progress,
+                agents=None if task.agent is None else task.agent.make(),
+                colocation=colocation_of(task.sharing),
+                failures=task.failures,
+                processes=[one.make() for one in task.processes] if tuner is None else tuner.processes(jobs),
+            )
+        if tuner is not None:
+            write_trials(folder, tuner.trials())
+        if task.losses:
+            write_losses(folder, loss_tables(jobs, applications))
+        write_artifacts(policy, folder)
+    return Filled(agents, writer.short, writer.contents)
 
 
 @contextlib.contextmanager
@@ -177,52 +242,6 @@ def raised_by_user(error: BaseException) -> bool:
     """Return whether an error is the user's interrupt; a worker ignores those, so there only a policy raises it."""
     is_worker = parent_process() is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     return exit_code_of(error) > 0 and not is_worker
-
-
-def _simulated(
-    task: Task, applications: ApplicationSource, temporary: Path, progress: ProgressCallback | None, limits: Limits
-) -> Filled:
-    policy = task.policy.make()
-    if limits.decision_s is not None:
-        policy = cast("Policy", TimedPolicy(policy, limits.decision_s))
-    agents = None if task.agent is None else task.agent.make()
-    used = _run(task, policy, agents, applications, temporary, progress)
-    write_artifacts(policy, temporary)
-    return used
-
-
-def _run(
-    task: Task,
-    policy: Policy,
-    agents: AgentFactory | None,
-    applications: ApplicationSource,
-    temporary: Path,
-    progress: ProgressCallback | None,
-) -> Filled:
-    tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
-    source = applications if tuner is None else TrialApplications(applications)
-    jobs = tuple(task.jobs) if tuner is None else tuner.first()
-    processes = [one.make() for one in task.processes] if tuner is None else tuner.processes(jobs)
-    with table_writer(task, temporary) as writer, _original_only():
-        used = simulate(
-            task.cluster,
-            jobs,
-            source,
-            policy,
-            task.engine,
-            task.seed,
-            writer,
-            progress=progress,
-            agents=agents,
-            colocation=colocation_of(task.sharing),
-            failures=task.failures,
-            processes=processes,
-        )
-    if tuner is not None:
-        write_trials(temporary, tuner.trials())
-    if task.losses:
-        write_losses(temporary, loss_tables(jobs, source))
-    return Filled(used, writer.short, writer.contents)
 
 
 def table_writer(task: Task, folder: Path) -> TableWriter:
@@ -317,12 +336,11 @@ def say_nothing(now_s: float, finished_jobs: int) -> None:
 def run_to_outcome(
     task: Task,
     folder: Path,
-    environment: Mapping[str, Any],
     report: Callable[[float, int], None],
     limits: Limits = NO_LIMITS,
 ) -> Outcome:
     """Make a cell; errors become an outcome with safe text, except interrupts."""
-    return outcome_of(lambda: make_cell(task, folder, environment, report, limits))
+    return outcome_of(lambda: make_cell(task, folder, report, limits))
 
 
 def outcome_of(work: Callable[[], float]) -> Outcome:

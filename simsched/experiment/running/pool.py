@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -21,7 +20,6 @@ from typing import Any, Protocol
 from simsched.experiment.grid import GridCell
 from simsched.experiment.running.cell import Outcome
 from simsched.experiment.running.limits import Limits, memory_of
-from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.store import Store
 from simsched.experiment.running.worker import (
     LONGEST_MESSAGE,
@@ -40,6 +38,38 @@ _POLL_S = 0.2
 _END_S = 1.0
 
 
+class Listener(Protocol):
+    """Receives the progress of a run."""
+
+    def began(self, cells: int, reused: int) -> None:
+        """Receive the number of cells, and how many are reused."""
+        return
+
+    def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
+        """Receive running cells, each with its simulated second and finished jobs."""
+        return
+
+    def damaged(self, cell: GridCell, fault: str) -> None:
+        """Receive an existing cell that is damaged and runs again."""
+        return
+
+    def workers(self, number: int) -> None:
+        """Receive the number of remote workers."""
+        return
+
+    def finished(self, cell: GridCell, wall_s: float) -> None:
+        """Receive a finished cell."""
+        return
+
+    def failed(self, cell: GridCell, message: str) -> None:
+        """Receive a failed cell."""
+        return
+
+
+class Silence(Listener):
+    """A listener that ignores everything."""
+
+
 #: A cell's third-party code: its policy, agents and processes, each with the folder it is loaded from.
 Code = tuple[tuple[str, str], ...]
 
@@ -47,13 +77,6 @@ Code = tuple[tuple[str, str], ...]
 def code_of(task: Task) -> Code:
     """Return a cell's third-party code, empty if all ships with simsched."""
     return tuple((one.name, str(one.folder)) for one in task.plugins if not one.kind.is_shipped(one.name))
-
-
-class Watcher(Protocol):
-    """Receives the progress of running cells."""
-
-    def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
-        """Receive running cells, each with its simulated second and finished jobs."""
 
 
 @dataclass
@@ -69,7 +92,7 @@ class _Worker:
 
 
 def run_in_pool(
-    missing: Sequence[GridCell], folder: Path, workers: int, watcher: Watcher, limits: Limits
+    missing: Sequence[GridCell], folder: Path, workers: int, listener: Listener, limits: Limits
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
     """Run cells over `workers` processes and yield them as they end.
 
@@ -78,8 +101,8 @@ def run_in_pool(
     """
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
-        common = Surroundings(folder.resolve(), describe_environment(), scratch, limits, len(missing))
-        pool = _Pool(missing, common, watcher)
+        common = Surroundings(folder.resolve(), scratch, limits, len(missing))
+        pool = _Pool(missing, common, listener)
         stack.callback(pool.close)
         suspects: list[int] = []
         for number, outcome in pool.run(range(len(missing)), workers):
@@ -91,47 +114,22 @@ def run_in_pool(
             yield missing[number], outcome
 
 
-class _Waiting:
-    """Waiting cells by their code, in order."""
-
-    def __init__(self, cells: Sequence[tuple[int, Code]]) -> None:
-        self._numbers: dict[Code, deque[int]] = {}
-        for number, code in cells:
-            self._numbers.setdefault(code, deque()).append(number)
-
-    @property
-    def next_code(self) -> Code | None:
-        """The code of the first waiting cell, None if none waits."""
-        return min(self._numbers, key=lambda code: self._numbers[code][0], default=None)
-
-    def serves(self, code: Code) -> bool:
-        """Return whether a cell of some code waits."""
-        return code in self._numbers
-
-    def take(self, code: Code) -> int:
-        """Take the first cell of some code."""
-        numbers = self._numbers[code]
-        number = numbers.popleft()
-        if not numbers:
-            del self._numbers[code]
-        return number
-
-
 class _Pool:
-    def __init__(self, missing: Sequence[GridCell], common: Surroundings, watcher: Watcher) -> None:
+    def __init__(self, missing: Sequence[GridCell], common: Surroundings, listener: Listener) -> None:
         self._missing = missing
+        self._codes = [code_of(cell.task) for cell in missing]
         self._common = common
         self._progress = common.progress("w+")
-        self._watcher = watcher
+        self._listener = listener
         self._workers: list[_Worker] = []
-        self._told = 0.0
+        self._shown_at = 0.0
 
     def run(self, numbers: Sequence[int], workers: int) -> Iterator[tuple[int, Outcome]]:
         """Run cells by number, at most `workers` at a time, and yield them as they end."""
-        waiting = _Waiting([(number, code_of(self._missing[number].task)) for number in numbers])
+        waiting = list(numbers)
         while len(self._workers) > workers:
             self._dismiss(self._workers[-1])
-        while waiting.next_code is not None or self._busy:
+        while waiting or self._busy:
             self._feed(waiting, workers)
             busy = self._busy
             ends: list[Any] = [worker.pipe for worker in busy]
@@ -149,22 +147,24 @@ class _Pool:
     def _busy(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.number is not None]
 
-    def _feed(self, waiting: _Waiting, workers: int) -> None:
+    def _feed(self, waiting: list[int], workers: int) -> None:
         """Give cells to idle processes that serve their code, and start more processes as allowed."""
-        while (code := waiting.next_code) is not None:
+        while waiting:
             idle = [worker for worker in self._workers if worker.number is None]
-            worker = next((one for one in idle if waiting.serves(one.code)), None)
+            fitting = ((one, number) for one in idle for number in waiting if self._codes[number] == one.code)
+            worker, number = next(fitting, (None, waiting[0]))
             if worker is None:
                 if len(self._workers) >= workers and not idle:
                     return
                 if len(self._workers) >= workers:
                     self._dismiss(idle[0])
                 with stops_deferred():
-                    worker = _Worker(*start(serve_cells, self._common), code)
+                    worker = _Worker(*start(serve_cells, self._common), self._codes[number])
                     self._workers.append(worker)
-            worker.number, worker.since = waiting.take(worker.code), time.monotonic()
+            waiting.remove(number)
+            worker.number, worker.since = number, time.monotonic()
             with contextlib.suppress(OSError):  # it has just died; noticed later
-                worker.pipe.send((worker.number, self._missing[worker.number].task))
+                worker.pipe.send((number, self._missing[number].task))
 
     def _outcome_of(self, worker: _Worker) -> Outcome | None:
         """Read a worker's message; None unless its cell ended."""
@@ -192,15 +192,15 @@ class _Pool:
         return Outcome(error=f"it ran for longer than the {most_s:g} s that --timeout-per-cell allows, and was killed")
 
     def _tell(self) -> None:
-        if time.monotonic() < self._told + _POLL_S:
+        if time.monotonic() < self._shown_at + _POLL_S:
             return
-        self._told = time.monotonic()
+        self._shown_at = time.monotonic()
         running = []
         for worker in self._busy:
             assert worker.number is not None
             worker.memory_mib = max(worker.memory_mib, memory_of(worker.process.pid or 0))
             running.append((self._missing[worker.number], *self._progress[worker.number].tolist()))
-        self._watcher.advanced([entry for entry in running if entry[1]])
+        self._listener.advanced([entry for entry in running if entry[1]])
 
     def _dismiss(self, worker: _Worker) -> None:
         """Kill a process: its finished cells are on disk, and third-party threads may still run in it."""

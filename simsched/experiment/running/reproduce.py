@@ -20,8 +20,6 @@ from simsched.results import Reproduction, Run
 
 #: The most options of a command; beyond them the whole file is shown.
 _MOST_OVERRIDES = 12
-#: If these keys differ as a whole, it is another experiment of the same name.
-_OTHER_EXPERIMENT = frozenset({"policies", "cluster", "tuning"})
 #: Keys that change no result.
 _SAID_ONLY = MappingProxyType({"description": ""})
 
@@ -55,8 +53,9 @@ def _candidates(name: str) -> Iterator[tuple[str, Path]]:
 def _overrides(path: Path, wanted: Mapping[str, Any]) -> list[str] | None:
     """Return the options that turn a shipped experiment into the wanted one, None if impossible."""
     try:
-        changes = dict(_changes(_checked(path), wanted))
-        if _OTHER_EXPERIMENT & changes.keys() or len(changes) > _MOST_OVERRIDES:
+        before = dict(_flat(_checked(path)))
+        changes = {key: value for key, value in _flat(wanted) if key not in before or before[key] != value}
+        if len(changes) > _MOST_OVERRIDES:
             return None
         options = [f"{key}={_written(value)}" for key, value in changes.items()]
         again = _checked(path, options)
@@ -88,29 +87,19 @@ def _complete(experiment: Mapping[str, Any]) -> dict[str, Any]:
         return dict(json.loads(text))
 
 
-def _changes(base: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in wanted.items():
-        before, name = base.get(key), f"{prefix}{key}"
-        if before == value or name in _SAID_ONLY:
-            continue
-        if name == "policies":
-            yield from _policy_changes(before or [], value)
-        elif name == "seeds" and value == list(range(1, len(value) + 1)):
-            yield name, len(value)
-        elif isinstance(before, dict) and isinstance(value, dict) and before.keys() <= value.keys():
-            yield from _changes(before, value, f"{name}.")
-        else:
-            yield name, value
-
-
-def _policy_changes(base: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
-    if len(base) != len(wanted):
-        yield "policies", wanted
-        return
-    for index, (before, after) in enumerate(zip(base, wanted, strict=True)):
-        label = before.get("label") or before["name"]
-        unique = [one.get("label") or one["name"] for one in base].count(label) == 1
-        yield from _changes(before, after, f"policies.{label if unique else index}.")
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of an experiment by dotted key, those of policies by label, or by place if several have it."""
+    if name == "policies":
+        labels = [entry.get("label") or entry["name"] for entry in value]
+        keys = [str(place) if labels.count(label) > 1 else label for place, label in enumerate(labels)]
+        value = dict(zip(keys, value, strict=True))
+    if isinstance(value, dict) and (value or not name):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else key)
+    elif name == "seeds" and value == list(range(1, len(value) + 1)):
+        yield name, len(value)
+    elif name not in _SAID_ONLY:
+        yield name, value
 
 
 def _written(value: Any) -> str:
@@ -127,18 +116,14 @@ def _without_defaults(wanted: dict[str, Any]) -> dict[str, Any]:
     """Drop redundant defaults, unless the file would then mean something else."""
     defaults = _plain(ExperimentSpec.model_validate({"name": "x", "policies": ({"name": "x"},)}))
     short = _pruned(wanted, defaults)
-    short["policies"] = [_pruned_policy(entry, defaults) for entry in wanted.get("policies", [])]
+    policies = [_pruned(entry, {**defaults, "name": None}) for entry in wanted.get("policies", [])]
+    short["policies"] = [{key: one for key, one in entry.items() if one not in (None, {})} for entry in policies]
     try:
         if _plain(ExperimentSpec.model_validate_json(json.dumps(short))) == wanted:
             return short
     except ValueError:
         pass
     return wanted
-
-
-def _pruned_policy(entry: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    sections = {key: _pruned(entry[key], defaults[key]) for key in ("workload", "engine") if entry.get(key)}
-    return {key: value for key, value in (entry | sections).items() if value not in (None, {})}
 
 
 def _pruned(value: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

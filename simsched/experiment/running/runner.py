@@ -8,21 +8,21 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing import current_process
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from simsched.errors import extra, input_error
 from simsched.experiment.grid import Grid, GridCell
 from simsched.experiment.running.cell import NO_LIMITS, Outcome, run_to_outcome, say_nothing
 from simsched.experiment.running.limits import Limits
-from simsched.experiment.running.manifest import describe_environment, run_index
-from simsched.experiment.running.pool import run_in_pool
-from simsched.experiment.running.sharded import run_in_shards
+from simsched.experiment.running.manifest import run_index
+from simsched.experiment.running.pool import Listener, Silence, run_in_pool
+from simsched.experiment.running.sharded import Outcomes, Run, run_in_shards
 from simsched.experiment.running.store import Store
 from simsched.experiment.task import Task
 from simsched.results import RUN_FILE
@@ -37,8 +37,8 @@ _LOOK_AGAIN_S = 0.1
 
 
 def run_on_dask(
-    address: str, missing: Sequence[GridCell], folder: Path, watcher: Listener, limits: Limits
-) -> Generator[tuple[GridCell, Outcome], None, None]:
+    address: str, missing: Sequence[GridCell], folder: Path, listener: Listener, limits: Limits
+) -> Outcomes:
     """Run cells on the scheduler at `address` and yield them as they finish.
 
     A lost worker's cells go to others; a cell that costs several workers fails. After a lost connection cells are sent
@@ -52,21 +52,18 @@ def run_on_dask(
         client = Client(address, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:
         raise input_error("--dask", f"no dask scheduler answers at '{address}': {error}", "start one first") from None
-    environment = describe_environment()
     waiting = list(reversed(missing))
     sent: dict[str, GridCell] = {}
 
     def send() -> Any:
         cell = waiting.pop()
         sent[cell.task.key] = cell
-        return client.submit(
-            _run, cell.task, folder.resolve(), environment, limits, code().digest, key=cell.task.key, pure=False
-        )
+        return client.submit(_run, cell.task, folder.resolve(), limits, code().digest, key=cell.task.key, pure=False)
 
     with client:
-        threads = _threads(client)
+        threads: Mapping[str, int] = client.nthreads()
         ahead = min(max(_AHEAD * sum(threads.values()), _LEAST_AHEAD), len(waiting))
-        watcher.workers(len(threads))
+        listener.workers(len(threads))
         known, again = len(threads), time.monotonic() + _LOOK_EVERY_S
         running = as_completed([send() for _ in range(ahead)])
         for future in running:
@@ -84,9 +81,9 @@ def run_on_dask(
             if time.monotonic() >= again:
                 again = time.monotonic() + _LOOK_EVERY_S
                 with suppress(OSError):  # the next future reports the lost connection
-                    if (now := len(_threads(client))) != known:
+                    if (now := len(client.nthreads())) != known:
                         known = now
-                        watcher.workers(now)
+                        listener.workers(now)
             yield cell, outcome
     for cell in (*sent.values(), *waiting):  # none, unless the scheduler is gone
         yield cell, Outcome(error=f"dask: the connection to the scheduler at '{address}' was lost")
@@ -97,11 +94,6 @@ def _connected_again(client: Any) -> bool:
     while client.status == "connecting":
         time.sleep(_LOOK_AGAIN_S)
     return bool(client.status == "running")
-
-
-def _threads(client: Any) -> Mapping[str, int]:
-    threads: Mapping[str, int] = client.nthreads()
-    return threads
 
 
 def _outcome_of(future: Any) -> Outcome | None:
@@ -116,12 +108,11 @@ def _outcome_of(future: Any) -> Outcome | None:
     return Outcome(error=f"dask: {type(error).__name__}: {error}")
 
 
-def _run(task: Task, folder: Path, environment: Mapping[str, Any], limits: Limits, same: str) -> Outcome:
+def _run(task: Task, folder: Path, limits: Limits, same: str) -> Outcome:
     """Run a cell on a worker, which must have the sender's code."""
     if code().digest != same:
         return Outcome(error="this dask worker has another version of simsched; install the same one everywhere")
-    report: Callable[[float, int], None] = say_nothing
-    return run_to_outcome(task, folder, environment, report, limits)
+    return run_to_outcome(task, folder, say_nothing, limits)
 
 
 @dataclass(frozen=True)
@@ -143,38 +134,6 @@ class RunResult:
     failures: tuple[Failure, ...]
 
 
-class Listener(Protocol):
-    """Receives the progress of a run."""
-
-    def began(self, cells: int, reused: int) -> None:
-        """Receive the number of cells, and how many are reused."""
-        return
-
-    def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
-        """Receive running cells, each with its simulated second and finished jobs."""
-        return
-
-    def damaged(self, cell: GridCell, fault: str) -> None:
-        """Receive an existing cell that is damaged and runs again."""
-        return
-
-    def workers(self, number: int) -> None:
-        """Receive the number of remote workers."""
-        return
-
-    def finished(self, cell: GridCell, wall_s: float) -> None:
-        """Receive a finished cell."""
-        return
-
-    def failed(self, cell: GridCell, message: str) -> None:
-        """Receive a failed cell."""
-        return
-
-
-class Silence(Listener):
-    """A listener that ignores everything."""
-
-
 def run_grid(
     grid: Grid,
     out: Path,
@@ -194,40 +153,31 @@ def run_grid(
     """
     heard = listener or Silence()
     store = Store(out / grid.folder_name)
+
+    def run(cells: Sequence[GridCell], folder: Path) -> Outcomes:
+        if dask is not None:
+            return run_on_dask(dask, cells, folder, heard, limits)
+        return _run_locally(cells, folder, workers, heard, limits, in_process=in_process)
+
     with store.in_use():
-        return _run_grid(grid, store, workers, heard, dask, beside, limits, in_process=in_process)
+        return _run_grid(grid, store, beside, heard, run)
 
 
-def _run_grid(
-    grid: Grid,
-    store: Store,
-    workers: int,
-    heard: Listener,
-    dask: str | None,
-    beside: Sequence[GridCell],
-    limits: Limits,
-    *,
-    in_process: bool,
-) -> RunResult:
-    first_named = {cell.task.key: cell for cell in reversed([*grid.wanted, *beside])}
-    keys = dict.fromkeys([*(task.key for task in grid.tasks), *(cell.task.key for cell in beside)])
-    missing = [first_named[key] for key in keys if not _is_there(store, first_named[key], heard)]
-    reused = len(keys) - len(missing)
-    heard.began(len(keys), reused)
+def _run_grid(grid: Grid, store: Store, beside: Sequence[GridCell], listener: Listener, run: Run) -> RunResult:
+    cells: dict[str, GridCell] = {}
+    for cell in (*grid.wanted, *beside):
+        cells.setdefault(cell.task.key, cell)
+    missing = [cell for cell in cells.values() if not _is_there(store, cell, listener)]
+    reused = len(cells) - len(missing)
+    listener.began(len(cells), reused)
     outcomes: dict[str, Outcome] = {}
     try:
-
-        def run(cells: Sequence[GridCell], folder: Path) -> Generator[tuple[GridCell, Outcome], None, None]:
-            return _started(cells, folder, workers, heard, dask, limits, in_process=in_process)
-
         whole = [cell for cell in missing if cell.task.cuts is None]
-        _collect(run(whole, store.folder), heard, outcomes)
+        _collect(run(whole, store.folder), listener, outcomes)
         cut = [cell for cell in missing if cell.task.cuts is not None]
-        _collect(run_in_shards(cut, store.folder, run), heard, outcomes)
-    except BaseException:  # interrupted or failed: finished cells can be shown
-        _write_index(grid, store, keys, missing, outcomes)
-        raise
-    failures = _write_index(grid, store, keys, missing, outcomes)
+        _collect(run_in_shards(cut, store.folder, run), listener, outcomes)
+    finally:  # also where it is interrupted or fails, so that finished cells can be shown
+        failures = _write_index(grid, store, cells.keys(), missing, outcomes)
     return RunResult(store.folder, len(missing) - len(failures), reused, tuple(failures.values()))
 
 
@@ -242,7 +192,8 @@ def _write_index(
     }
     unheard = [cell.task.key for cell in missing if cell.task.key not in outcomes]  # may have finished while stopping
     gone = {key for key in unheard if store.fault(key) or not store.has(key)} | failures.keys()
-    complete = [cell for cell in grid.cells if _complete(store, cell, keys, gone)]
+    keys_now = ((cell, cell.task.key) for cell in grid.cells)
+    complete = [cell for cell, key in keys_now if key not in gone and (key in keys or store.has(key))]
     if complete:
         told = {key: failure.message for key, failure in failures.items()}
         write_json(store.folder / RUN_FILE, run_index(grid, complete, told))
@@ -259,24 +210,9 @@ def _is_there(store: Store, cell: GridCell, listener: Listener) -> bool:
     return store.has(key) or store.adopt(key)
 
 
-def _complete(store: Store, cell: GridCell, known: Collection[str], gone: Collection[str]) -> bool:
-    """Return whether a cell is complete now, looking only at those this run has not."""
-    key = cell.task.key
-    return key not in gone if key in known else store.has(key)
-
-
-def _started(
-    missing: Sequence[GridCell],
-    folder: Path,
-    workers: int,
-    listener: Listener,
-    dask: str | None,
-    limits: Limits,
-    *,
-    in_process: bool,
-) -> Generator[tuple[GridCell, Outcome], None, None]:
-    if dask is not None:
-        return run_on_dask(dask, missing, folder, listener, limits)
+def _run_locally(
+    missing: Sequence[GridCell], folder: Path, workers: int, listener: Listener, limits: Limits, *, in_process: bool
+) -> Outcomes:
     if in_process or not missing:
         return _run_here(missing, folder, listener, limits)
     if current_process().daemon:
@@ -286,10 +222,8 @@ def _started(
     return run_in_pool(missing, folder, min(workers, len(missing)), listener, limits)
 
 
-def _collect(
-    done: Generator[tuple[GridCell, Outcome], None, None], listener: Listener, outcomes: dict[str, Outcome]
-) -> None:
-    with contextlib.closing(done):
+def _collect(done: Outcomes, listener: Listener, outcomes: dict[str, Outcome]) -> None:
+    with closing(done):
         for cell, outcome in done:
             outcomes[cell.task.key] = outcome
             if outcome.error:
@@ -298,15 +232,12 @@ def _collect(
                 listener.finished(cell, outcome.wall_s)
 
 
-def _run_here(
-    missing: Sequence[GridCell], folder: Path, listener: Listener, limits: Limits
-) -> Generator[tuple[GridCell, Outcome], None, None]:
-    environment = describe_environment()
+def _run_here(missing: Sequence[GridCell], folder: Path, listener: Listener, limits: Limits) -> Outcomes:
     for cell in missing:
 
         def report(now_s: float, finished_jobs: int, cell: GridCell = cell) -> None:
             listener.advanced([(cell, int(now_s), finished_jobs)])
 
         with contextlib.chdir("."):  # a policy may change it
-            outcome = run_to_outcome(cell.task, folder.resolve(), environment, report, limits)
+            outcome = run_to_outcome(cell.task, folder.resolve(), report, limits)
         yield cell, outcome

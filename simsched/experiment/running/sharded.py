@@ -17,7 +17,6 @@ from simsched.errors import InputError
 from simsched.experiment.cuts import Cuts, Shard
 from simsched.experiment.grid import GridCell
 from simsched.experiment.running.cell import CellError, Filled, Outcome, outcome_of, table_writer, write_cell
-from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.store import JOBS, OWN_FILES, SHARDS, Store, why_not_ours
 from simsched.experiment.stored_jobs import StoredJobs
 from simsched.experiment.task import Task, key_of
@@ -30,13 +29,13 @@ from simsched.results.writer import Part, error_of_cutting, join_tables
 #: Tables whose mean JCT has a larger relative error are not written.
 MOST_ERROR = 0.1
 
-#: Runs cells into a folder and yields them as they end.
-Run = Callable[[Sequence[GridCell], Path], Generator[tuple[GridCell, Outcome], None, None]]
+#: Cells as they end.
+Outcomes = Generator[tuple[GridCell, Outcome], None, None]
+#: Runs cells into a folder.
+Run = Callable[[Sequence[GridCell], Path], Outcomes]
 
 
-def run_in_shards(
-    missing: Sequence[GridCell], folder: Path, run: Run
-) -> Generator[tuple[GridCell, Outcome], None, None]:
+def run_in_shards(missing: Sequence[GridCell], folder: Path, run: Run) -> Outcomes:
     """Run cells whose tasks have cuts in sequence, and the shards of each through `run`.
 
     At the end all shards go but those of the cells that failed: others are of a run that was cut elsewhere.
@@ -76,7 +75,7 @@ def _run_cut(cell: GridCell, folder: Path, beside: Path, run: Run) -> float:
             parts = [Part(place) for place in places]
             cuts, told = Cuts(shards), {"busy_cuts": len(cuts.shards) - len(shards)}
         about = {"cuts_s": [shard.from_s for shard in cuts.shards[1:]], **told}
-        return write_cell(task, folder, describe_environment(), lambda path: _joined(task, path, places, parts, about))
+        return write_cell(task, folder, lambda path: _joined(task, path, places, parts, about))
 
 
 def _refuse_if_wrong(found: Mapping[str, float]) -> None:

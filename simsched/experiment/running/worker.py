@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import safe_text, said
-from simsched.experiment.running.cell import Outcome, run_to_outcome
+from simsched.experiment.running.cell import Outcome, describe_environment, run_to_outcome
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.task import Task
 from simsched.outlets import SafeStream
@@ -57,7 +57,6 @@ class Surroundings:
     """
 
     folder: Path
-    environment: Mapping[str, Any]
     scratch: Path
     limits: Limits
     cells: int
@@ -189,6 +188,7 @@ def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
     home, owner = Path.cwd(), os.getpid()
     tempfile.tempdir = os.environ["TMPDIR"] = str(surroundings.scratch)
     progress = surroundings.progress("r+")
+    describe_environment()  # before any code of others runs here
     pipe.send_bytes(READY)
     while True:
         number, task = pipe.recv()
@@ -203,7 +203,7 @@ def _run(number: int, task: Task, surroundings: Surroundings, progress: npt.NDAr
     def report(now_s: float, finished_jobs: int) -> None:
         progress[number] = now_s, finished_jobs
 
-    return run_to_outcome(task, surroundings.folder, surroundings.environment, report, surroundings.limits)
+    return run_to_outcome(task, surroundings.folder, report, surroundings.limits)
 
 
 def _die_with(sentinel: int) -> None:
