@@ -31,6 +31,7 @@ from simsched.model import Application, ApplicationSource, Cluster, NodeGroup
 from simsched.policy import POLICIES, Policy, registry
 from simsched.policy.signals import known_by
 from simsched.results import Cell, Feature, Run, summarise
+from simsched.results.metric import Tables
 from simsched.words import counted
 from simsched.workload import MOST_SECONDS
 
@@ -237,7 +238,7 @@ def results_of(simulation: Simulation) -> SimulationResults:
     tables = {name: records.frame(features) for name, records in recorder.tables.items()}
     jobs, intervals = tables["jobs"], tables["allocations"]
     jobs["jct_s"] = jobs["jct_s"].astype(float)
-    metrics = summarise(jobs, intervals, tables["rounds"], simulation.cluster.total_gpus)
+    metrics = summarise(Tables(jobs, intervals, tables["rounds"], simulation.cluster.total_gpus))
     return SimulationResults(
         held_run(simulation.terms.name, tables, metrics, simulation.cluster, known_by(simulation.terms.signals))
     )

@@ -18,6 +18,7 @@ from simsched.operators.changes import group_names
 from simsched.operators.log_input import largest_type, total_gpus
 from simsched.operators.replays import Progress, ReplayPlan, run_replay
 from simsched.results import Cell, Estimate, estimate, find_metric, summarise
+from simsched.results.metric import Tables
 
 _TARGET = re.compile(r"\s*([\w\[\]().-]+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
@@ -242,7 +243,7 @@ class _Reader:
             waits = jobs["job_id"].map(waits_s)
             jobs = jobs.assign(queueing_s=waits, jct_s=jobs["held_s"] + waits)
         gpus = sum(one["nodes"] * one["gpus_per_node"] for one in cell.manifest["cluster"])
-        value = summarise(jobs, None, None, gpus).get(self.reading.key)
+        value = summarise(Tables(jobs, None, None, gpus)).get(self.reading.key)
         return None if value is None else value * self.reading.factor
 
 

@@ -208,16 +208,17 @@ def _with_ratios(rows: list[Row], reference: str) -> list[Row]:
     references = [row for row in rows if row.policy == reference]
     found = []
     for row in rows:
-        other = next((one for one in references if _same_point(row, one)), None)
-        ratios: dict[str, dict[Replica, float]] = {}
-        for name, key in wanted.items():
-            below = {} if other is None else other.values.get(key, {})
-            above = row.values.get(key, {})
-            values = {replica: above[replica] / below[replica] for replica in above if below.get(replica)}
-            if values:
-                ratios[name] = values
-        found.append(replace(row, values={**row.values, **ratios}))
+        other = reference_of(row, references, reference)
+        ratios = {name: ratios_to(other, row, key) for name, key in wanted.items()}
+        found.append(replace(row, values={**row.values, **{name: one for name, one in ratios.items() if one}}))
     return found
+
+
+def ratios_to(other: Row | None, row: Row, metric: str) -> dict[Replica, float]:
+    """Return the ratios of a row's values of a metric to those of another, by replication."""
+    below = {} if other is None else other.values.get(metric, {})
+    above = row.values.get(metric, {})
+    return {replica: above[replica] / below[replica] for replica in above if below.get(replica)}
 
 
 def paired_differences(

@@ -57,8 +57,7 @@ def check(folder: Path) -> None:
     """Raise `InputError` if the quick check of a cell with a sealed manifest finds a fault."""
     fault = quick_fault(folder)
     if fault:
-        remedy = "run the experiment again, which repeats only what is missing or damaged"
-        raise input_error(folder, f"is damaged: {fault}", remedy)
+        raise input_error(folder, f"is damaged: {fault}", stored.RUN_AGAIN)
 
 
 def is_sealed(manifest: Mapping[str, Any]) -> bool:
@@ -93,9 +92,9 @@ def _faults(folder: Path, *, full: bool) -> Iterator[str]:
         yield f"{MANIFEST_FILE} is not as it was written"
         return
     listed = manifest.get("files", {})
-    unlike = next(stored.faults(listed, stored.Files, "files"), None)
+    unlike = next(stored.faults(json.dumps({"files": listed}), stored.Listed), None)
     if unlike is not None:
-        yield f"{MANIFEST_FILE}: {unlike[0]} {unlike[1]}"
+        yield f"{MANIFEST_FILE}: {' '.join(unlike)}"
         return
     if SUMMARY_FILE not in listed:
         yield f"{SUMMARY_FILE} is not listed in {MANIFEST_FILE}"
@@ -120,10 +119,8 @@ def _fault_of(path: Path, known: Mapping[str, Any], *, full: bool) -> Iterator[s
 
 def problems_of(cells: Mapping[str, Path]) -> list[Problem]:
     """Find the faults of cells, given by name and folder, reading every file."""
-    remedy = "run the experiment again, which repeats only what is missing or damaged"
-    return [
-        Problem(str(path), f"{fault} (cell {name})", remedy) for name, path in cells.items() for fault in faults(path)
-    ]
+    found = ((name, path, fault) for name, path in cells.items() for fault in faults(path))
+    return [Problem(str(path), f"{fault} (cell {name})", stored.RUN_AGAIN) for name, path, fault in found]
 
 
 def _seal_of(content: Mapping[str, Any]) -> str:

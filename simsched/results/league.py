@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from simsched.arithmetic import log
 from simsched.errors import input_error
 from simsched.knowledge import marked, told
 from simsched.results.statistics import Estimate, estimate
-from simsched.results.stored import Count, read_json
+from simsched.results.stored import Count, Number, read_json
 from simsched.results.writer import json_text
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class ContestPlace:
     name: str
     about: str = ""
     good: str = ""
-    bounds: Mapping[str, float] = field(default_factory=dict)
+    bounds: Mapping[str, Number] = field(default_factory=dict)
     unbounded: str = ""
 
 
@@ -88,8 +88,8 @@ class Entry:
     reason: str = ""
     code: str = ""
     jobs: Mapping[str, str] = field(default_factory=dict)
-    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    timing: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
+    timing: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     lost: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -111,7 +111,7 @@ class LeagueTable:
     division: str
     digest: str
     description: str
-    seeds: tuple[int, ...]
+    seeds: tuple[Count, ...]
     contests: tuple[ContestPlace, ...]
     entries: tuple[Entry, ...]
     told: tuple[str, ...] = ()
@@ -124,39 +124,6 @@ class LeagueTable:
     def ran(self, contest: str = "") -> list[Entry]:
         """Return the entries with results, of one contest or of all."""
         return [one for one in self.entries if not one.reason and contest in ("", one.contest)]
-
-
-class _Contest(TypedDict):
-    name: str
-    about: str
-    good: str
-    bounds: dict[str, float]
-    unbounded: str
-
-
-class _Entry(TypedDict):
-    contest: str
-    policy: str
-    policy_name: str
-    params: dict[str, Any]
-    knows: dict[str, str]
-    reason: str
-    code: str
-    jobs: dict[str, str]
-    values: dict[str, dict[str, float]]
-    timing: dict[str, dict[str, float]]
-    lost: dict[str, list[str]]
-
-
-class _League(TypedDict):
-    name: str
-    division: str
-    digest: str
-    description: str
-    seeds: list[Count]
-    contests: list[_Contest]
-    entries: list[_Entry]
-    told: list[str]
 
 
 def league_text(table: LeagueTable) -> str:
@@ -175,7 +142,7 @@ def read_league_table(place: Path) -> LeagueTable:
     path = place / LEAGUE_FILE if place.is_dir() else place
     if not path.is_file():
         raise input_error(place, f"holds no league: it has no {LEAGUE_FILE}", "name what `simsched league` wrote")
-    content: dict[str, Any] = read_json(path, _League)
+    content: dict[str, Any] = read_json(path, LeagueTable)
     contests = tuple(ContestPlace(**one) for one in content["contests"])
     entries = tuple(Entry(**one) for one in content["entries"])
     known = {one.name for one in contests}

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from simsched.arithmetic import Series
 from simsched.errors import InputError, input_error, nearest
 from simsched.results.fairness import RHO_METRICS
 from simsched.results.job_metrics import (
@@ -29,10 +28,7 @@ from simsched.results.metric import (
     ALWAYS,
     IF_THERE,
     SECONDS_PER_HOUR,
-    Columns,
-    LossTable,
     Metric,
-    Power,
     Tables,
     means_by,
 )
@@ -48,7 +44,7 @@ from simsched.results.usage_metrics import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def _finished(tables: Tables) -> float | None:
@@ -84,26 +80,12 @@ METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric
 HEADLINE = tuple(metric.name for how in (ALWAYS, IF_THERE) for metric in _ALL if metric.shown == how)
 
 
-def summarise(
-    jobs: pd.DataFrame | Columns,
-    allocations: pd.DataFrame | Columns | None,
-    rounds: pd.DataFrame | Columns | None,
-    total_gpus: int,
-    *,
-    node_price_per_h: float | None = None,
-    accuracies: Sequence[float] | None = None,
-    losses: Mapping[str, LossTable] | None = None,
-    power: Power | None = None,
-    gpu_price_per_h: Sequence[float | Series] = (),
-) -> dict[str, float]:
+def summarise(tables: Tables) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
     If nodes or jobs may fail, also that of each final state (`jct_mean_s[Failed]`). A metric without a value (no job,
     no table) is left out rather than NaN. Percentiles are interpolated linearly.
     """
-    tables = Tables(
-        jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, None, losses, power, gpu_price_per_h
-    )
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     for column in ("tenant", "application", *(("status",) if "failures" in tables.done else ())):

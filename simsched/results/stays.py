@@ -106,17 +106,17 @@ def _begins(own: Sequence[_Held], restarts: int | None) -> list[int]:
 def _places(busy: list[float], gpus: int, start: float, end: float) -> list[tuple[int, int]]:
     """Take the lowest free places of a node; `busy` has the time when each is free again. Returns (first, count)."""
     open_places = [place for place, until in enumerate(busy) if until <= start]
-    gap = next((run for run in _runs(open_places) if len(run) >= gpus), None)
+    gap = next((run for run in runs_of(open_places) if len(run) >= gpus), None)
     chosen = gap[:gpus] if gap is not None else open_places[:gpus]
     while len(chosen) < gpus:
         chosen.append(len(busy))
         busy.append(end)
     for place in chosen:
         busy[place] = end
-    return [(run[0], len(run)) for run in _runs(chosen)]
+    return [(run[0], len(run)) for run in runs_of(chosen)]
 
 
-def _runs(places: list[int]) -> list[list[int]]:
+def runs_of(places: list[int]) -> list[list[int]]:
     """Split ascending numbers into runs of neighbours."""
     runs: list[list[int]] = []
     for place in places:
@@ -137,6 +137,14 @@ def node_sizes(cluster: object, intervals: Iterable[pd.DataFrame]) -> list[int]:
             node, gpus = (int(part) for part in pair.split(":"))
             sizes[node] = max(sizes.get(node, 1), gpus)
     return [sizes.get(node, 1) for node in range(max(sizes, default=-1) + 1)]
+
+
+def rows_of_nodes(nodes: Sequence[int], stays: Iterable[Stay]) -> list[int]:
+    """Return the rows in which each node is drawn: its GPUs, or more if jobs share them."""
+    rows = list(nodes)
+    for stay in stays:
+        rows[stay.node] = max(rows[stay.node], stay.first_gpu + stay.gpus)
+    return rows
 
 
 def outages_told(outages: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from simsched.arithmetic import Series
 from simsched.results.arrow import columns_of, stored_columns
-from simsched.results.metric import Columns, Power
+from simsched.results.metric import Columns, Power, Tables
 from simsched.results.metrics import summarise
 from simsched.results.quality import read_losses
 from simsched.results.rows import TABLES
@@ -99,14 +99,6 @@ def summarise_folder(
     jobs, allocations, rounds = (table(name) for name in ("jobs", "allocations", "rounds"))
     assert jobs is not None  # a missing table of jobs was refused earlier
     by_type = {} if allocations is None else summarise_types(jobs, allocations, groups)
-    return by_type | summarise(
-        jobs,
-        allocations,
-        rounds,
-        total_gpus,
-        node_price_per_h=node_price_per_h,
-        accuracies=accuracies,
-        losses=losses,
-        power=power,
-        gpu_price_per_h=gpu_price_per_h,
-    )
+    prices: Any = {"node_price_per_h": node_price_per_h, "power": power, "gpu_price_per_h": gpu_price_per_h}
+    tables = Tables(jobs, allocations, rounds, total_gpus, accuracies=accuracies, losses=losses, **prices)
+    return by_type | summarise(tables)

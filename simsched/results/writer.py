@@ -70,9 +70,11 @@ class TableWriter:
         }
         self._provisioned: Mapping[str, float] = {}
         self._provisioned_pairs: list[tuple[str, float]] = []
-        self._jobs, self._allocations, self._rounds, self._outages, self._reasons = (
-            self._tables[name] for name in TABLES
+        #: Take a finished job, a closed interval, an outage of a node, and how a job stood after a decision.
+        self.job, self.allocation, self.outage, self.reason = (
+            _dropped if table is None else table.add for name, table in self._tables.items() if name != "rounds"
         )
+        self._rounds = self._tables["rounds"]
 
     def __enter__(self) -> TableWriter:
         """Make the folder."""
@@ -98,16 +100,6 @@ class TableWriter:
         for table in self._open_tables():
             table.publish()
 
-    def job(self, record: Row) -> None:
-        """Take a finished job."""
-        if self._jobs is not None:
-            self._jobs.add(record)
-
-    def allocation(self, record: Row) -> None:
-        """Take a closed interval."""
-        if self._allocations is not None:
-            self._allocations.add(record)
-
     def decision(self, record: Row) -> None:
         """Take a decision; its mappings are copied, keys sorted."""
         if self._rounds is not None:
@@ -120,16 +112,6 @@ class TableWriter:
                     self._provisioned_pairs = sorted(self._provisioned.items())
                 row[_PROVISIONED] = self._provisioned_pairs
             self._rounds.add(row)
-
-    def outage(self, record: Row) -> None:
-        """Take an interval for which a node was out of use."""
-        if self._outages is not None:
-            self._outages.add(record)
-
-    def reason(self, record: Row) -> None:
-        """Take how a job stood after a decision."""
-        if self._reasons is not None:
-            self._reasons.add(record)
 
     def extend(self, name: str, rows: pa.Table) -> None:
         """Take rows of a table from another file of this kind; missing columns hold their defaults."""
@@ -155,6 +137,10 @@ class TableWriter:
     def _discard(self) -> None:
         for table in self._open_tables():
             table.discard()
+
+
+def _dropped(_: Row) -> None:
+    """Drop a record of a table that is not wanted."""
 
 
 class _TableFile:

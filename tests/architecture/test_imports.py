@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "documents": set(),
     "manifests": {"documents"},
     "applications": {"documents", "agent", "model"},
-    "results": set(),
+    "results": {"documents"},
     "bounds": set(),
     "report": {"results"},
     "experiment": {
@@ -63,8 +63,8 @@ FACADE = ROOT / "simsched" / "__init__.py"
 
 #: Heavy or special libraries and the only rooms, or rooms in rooms, that may import them.
 ONLY_IMPORTER = {
-    "pydantic": {"documents", "applications", "experiment"},
-    "pydantic_core": {"documents"},
+    "pydantic": {"documents", "applications", "experiment", "results"},
+    "pydantic_core": {"documents", "results"},
     "yaml": {"documents", "applications"},
     "pyarrow": {"results"},
     "simpy": {"engine"},

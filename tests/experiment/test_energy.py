@@ -8,7 +8,7 @@ from simsched.errors import InputError
 from simsched.experiment.grid import make_grid
 from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
-from simsched.results.metric import NodeMake, Power
+from simsched.results.metric import NodeMake, Power, Tables
 from simsched.results.metrics import summarise
 from simsched.results.reader import read_run
 
@@ -28,7 +28,7 @@ def figures(allocations, rounds, power):
     columns = ("jct_s", "held_s", "queueing_s", "restart_s", "attained_gpu_s", "restarts", "tenant", "application")
     jobs = JOBS.assign(**dict.fromkeys(columns, 0))
     held = pd.DataFrame(allocations).assign(restarting=False, efficiency=1.0)
-    return summarise(jobs, held, pd.DataFrame(rounds).assign(available_gpus=6), 6, power=power)
+    return summarise(Tables(jobs, held, pd.DataFrame(rounds).assign(available_gpus=6), 6, power=power))
 
 
 def test_types_draw_their_own_power_and_a_node_that_is_down_draws_what_sleep_takes():

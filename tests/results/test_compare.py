@@ -26,7 +26,8 @@ from simsched.results.compare import (
     undecided,
 )
 from simsched.results.expected_times import compare_expected, read_expected
-from simsched.results.metrics import find_metric, range_of, summarise
+from simsched.results.metric import Tables
+from simsched.results.metrics import find_metric, summarise
 from simsched.results.reader import Cell, Run
 from simsched.results.writer import TableWriter, write_json
 
@@ -40,14 +41,6 @@ def run(tmp_path, cells, published=None):
 
 
 def test_intervals_keep_to_the_range_of_the_metric(tmp_path):
-    names = {
-        "gpu_utilisation[v100]": (0, 1),
-        "top5_accuracy": (0, 100),
-        "rho_jain": (0, 1),
-        "jct_mean_s": (0, math.inf),
-    }
-    assert {name: range_of(name) for name in names} == names
-    assert range_of("jct_mean_ratio") == (-math.inf, math.inf)
     found = [{"gpu_utilisation": value, "queueing_mean_s": 100 - 99 * value} for value in (0.99, 1.0, 0.9)]
     cells = [Cell(tmp_path, {}, summary, "a", "a", seed, {}) for seed, summary in enumerate(found)]
     (row,) = comparison(run(tmp_path, cells))
@@ -247,7 +240,7 @@ def test_means_are_given_for_each_tenant_that_has_a_name() -> None:
     columns = ("jct_s", "application", "tenant", "end_time_s", "attained_gpu_s", "restart_s", "held_s", "restarts")
     rows = [(10, "m", "", 10, 10, 0, 10, 0), (30, "m", "t", 40, 30, 0, 30, 0), (50, "n", "t", 90, 50, 0, 50, 0)]
     table = pd.DataFrame(rows, columns=list(columns)).assign(queueing_s=0)
-    summary = summarise(table, None, None, 1)
+    summary = summarise(Tables(table, None, None, 1))
     assert summary["jct_mean_s[t]"] == 40
     assert summary["jct_mean_s[m]"] == 20
     assert "jct_mean_s[]" not in summary
@@ -349,11 +342,12 @@ def test_a_spread_beyond_all_plans_needs_no_number() -> None:
 
 
 def test_a_pilot_is_of_ratios_to_the_reference_above_zero() -> None:
-    run = run_of_times(a=[4, 2, 4], b=[2, 0.5, 2], c=[0.5, 0, 2], d=[4, 2])
-    b, c, d = plan(run, "jct_mean_s", 0.05)
+    run = run_of_times(a=[4, 2, 4], b=[2, 0.5, 2], c=[0.5, 0, 2], d=[4, 2], e=[4])
+    b, c, d, e = plan(run, "jct_mean_s", 0.05)
     assert b.spread == pytest.approx(math.log(2) / math.sqrt(3))  # logs of 1/2, 1/4, 1/2
     assert (c.seeds, c.spread, c.needed) == (3, None, None)
     assert (d.seeds, d.spread, d.needed) == (2, 0.0, 2)
+    assert (e.seeds, e.spread, e.needed) == (1, None, None)
 
 
 def test_nothing_is_decided_of_one_policy() -> None:

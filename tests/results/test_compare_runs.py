@@ -59,6 +59,7 @@ def test_the_default_metrics_are_those_of_the_validation():
     [
         (run(cell("a", "w9", 1)), ["jct_mean_h"], "a, b on w1, w2; run has a on w9"),
         (OTHER, ["jct_men_h"], "there is no metric 'jct_men_h'"),
+        (OTHER, ["decisions"], "its summary has no 'decisions'"),
         (run(cell("a", "w1", 1, point={"workload.load": 2})), ["jct_mean_h"], "sweeps 'workload.load'"),
     ],
 )

@@ -39,15 +39,6 @@ def test_a_sealed_cell_has_no_fault(cell):
     assert not is_sealed({"seed": 1})
 
 
-def test_a_changed_byte_is_found_by_reading_and_a_changed_size_at_once(cell):
-    (cell / "jobs.parquet").write_bytes(LARGE[:-1] + b"1")
-    assert quick_fault(cell) == ""
-    assert len(faults(cell)) == 1
-    assert "jobs.parquet" in faults(cell)[0]
-    (cell / "jobs.parquet").write_bytes(b"01234")
-    assert "jobs.parquet" in quick_fault(cell)
-
-
 def test_a_missing_file_or_a_changed_manifest_stops_the_reader(cell):
     manifest = json.loads((cell / MANIFEST_FILE).read_text())
     (cell / MANIFEST_FILE).write_text(json.dumps({**manifest, "seed": 2}))
@@ -88,7 +79,7 @@ NAMELESS = {"bytes": 0, "sha256": ""}
          "manifest.json cannot be read ("),
         (lambda cell: (cell / MANIFEST_FILE).write_text("[]"), "manifest.json is not a JSON object"),
         (lambda cell: (cell / MANIFEST_FILE).write_text("{}"), "manifest.json is not as it was written"),
-        (lambda cell: resealed(cell, files=3), "manifest.json: files is 3, not a mapping"),
+        (lambda cell: resealed(cell, files=3), "manifest.json: files must be a mapping of keys to values, not 3"),
         (lambda cell: resealed(cell, files={"../x": NAMELESS}), "manifest.json: files"),
         (without_summary, "summary.json is not listed in manifest.json"),
         (lambda cell: (cell / "summary.json").write_text("[]"), "summary.json is not as it was written"),

@@ -154,7 +154,9 @@ def test_free_gpus_of_large_nodes_draw_until_the_last_completion(end_s, joule):
     jobs = pd.DataFrame({"end_time_s": [end_s]}).assign(**dict.fromkeys(columns, 0), tenant="", application="")
     held = pd.DataFrame({"start_s": [0], "end_s": [end_s], "gpus": [2], "restarting": [False], "efficiency": [1.0]})
     rounds = pd.DataFrame({"time_s": [0], "provisioned_nodes": [2], "available_gpus": [8]})
-    assert summarise(jobs, held, rounds, 8, power=power)["energy_kwh"] == pytest.approx(joule / 3.6e6, rel=1e-12)
+    assert summarise(Tables(jobs, held, rounds, 8, power=power))["energy_kwh"] == pytest.approx(
+        joule / 3.6e6, rel=1e-12
+    )
 
 
 def test_figures_of_deadlines_are_there_where_a_job_has_one_and_of_promises_where_one_was_made():

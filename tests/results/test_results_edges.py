@@ -5,7 +5,6 @@ import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -23,29 +22,20 @@ from simsched.results.compare import (
     LOWER,
     OPEN,
     _verdict,
-    compare_runs,
     comparison,
     paired_differences,
-    plan,
 )
-from simsched.results.integrity import _SEAL, _seal_of, faults, problems_of, quick_fault, seal
 from simsched.results.league import p_value
 from simsched.results.metric import Tables, integrals, means_by
 from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.reader import Cell, Run, read_cell, read_run, read_table
 from simsched.results.rows import Feature
 from simsched.results.statistics import Estimate
-from simsched.results.stays import node_sizes
-from simsched.results.stored import read_json
-from simsched.results.summary import summarise_types
+from simsched.results.stored import Manifest, read_json
 from simsched.results.usage_metrics import _takes_parts
 from simsched.results.what_was_run import _gpus
 from simsched.results.writer import Part, TableWriter, error_of_cutting, join_tables
 from tests.results.test_metrics import ALLOCATIONS, JOBS
-
-
-def test_nodes_that_no_interval_shows_have_a_gpu():
-    assert node_sizes(None, [pd.DataFrame({"placement": ["1:3", "1:2 3:4"]})]) == [1, 3, 1, 4]
 
 
 def test_groups_that_say_no_numbers_hold_no_gpus():
@@ -56,12 +46,6 @@ def test_groups_that_say_no_numbers_hold_no_gpus():
 def test_uneven_shares_of_single_gpus_are_parts(gpus, share, parts):
     intervals = {"gpus": np.array([gpus]), "neighbours": np.array(["b"]), "gpu_share": np.array([share])}
     assert _takes_parts(intervals) is parts
-
-
-def test_restarts_are_counted_by_the_hour_held():
-    # 4 restarts in 100 + 150 + 200 + 750 s.
-    found = summarise(JOBS, ALLOCATIONS, None, 4)
-    assert found["restarts_per_hour"] == pytest.approx(4 / (1200 / 3600))
 
 
 @pytest.mark.parametrize(
@@ -96,23 +80,6 @@ def test_copies_of_one_run_are_one_comparison():
     assert row.differences["jct_mean_s"].absolute.n == 3
 
 
-def test_runs_without_a_metric_are_not_compared_by_it():
-    run = Run(Path("run"), "x", (cell("a", 1, 10, workload={"name": "w"}),), {}, {})
-    with pytest.raises(InputError, match="its summary has no 'makespan_s'"):
-        compare_runs(run, run, ["makespan_s"])
-
-
-def test_a_sealed_manifest_that_lists_no_files_is_told(tmp_path):
-    (tmp_path / "summary.json").write_text("{}")
-    seal(tmp_path, {})
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    assert faults(tmp_path) == []
-    (tmp_path / "summary.json").unlink()
-    seal(tmp_path, {})
-    assert faults(tmp_path) == ["summary.json is not listed in manifest.json"]
-    assert manifest["files"]["summary.json"]["bytes"] == 2
-
-
 def test_json_is_read_packed_too(tmp_path):
     (tmp_path / "one.json.gz").write_bytes(gzip.compress(b'{"a": 1}'))
     assert read_json(tmp_path / "one.json.gz") == {"a": 1}
@@ -135,32 +102,15 @@ def test_reasons_are_written_and_absent_columns_hold_their_defaults(tmp_path):
         assert [found.row_group(place).num_rows for place in range(found.num_row_groups)] == expected
 
 
-def test_a_type_that_nobody_held_worked_no_hours():
-    groups = [{"gpu_type": kind, "nodes": 1, "gpus_per_node": 2} for kind in ("t4", "v100")]
-    jobs = pd.DataFrame({"job_id": ["a"], "jct_s": [100.0], "end_time_s": [100.0]})
-    held = {"job_id": ["a"], "start_s": [28.0], "end_s": [100.0], "gpus": [1], "placement": ["1:1"]}
-    assert summarise_types(jobs, pd.DataFrame(held), groups) == {
-        "gpu_hours[t4]": 0, "gpu_utilisation[t4]": 0, "gpu_hours[v100]": 0.02, "gpu_utilisation[v100]": 0.36,
-        "jct_mean_s[v100]": 100,
-    }  # fmt: skip
-
-
 def test_differences_that_are_all_but_alike_are_certain_only_by_rounding():
     assert p_value(np.array([1e-6, 1e-6 + 1e-13])) > 0
     assert p_value(np.array([1e3, 1e3 + 1e-10])) == 0
 
 
-def test_two_seeds_are_a_pilot_and_one_is_none():
-    cells = [cell(policy, seed, jct_s) for policy, times in {"a": [10, 10], "b": [10, 20]}.items()
-             for seed, jct_s in enumerate(times)]  # fmt: skip
-    (two,) = plan(Run(Path("run"), "x", tuple(cells), {}, {}), "jct_mean_s", 0.1)
-    assert (two.seeds, two.spread) == (2, pytest.approx(np.log(2) / np.sqrt(2)))
-    (one,) = plan(Run(Path("run"), "x", (cells[0], cells[2]), {}, {}), "jct_mean_s", 0.1)
-    assert (one.seeds, one.spread, one.needed) == (1, None, None)
-
-
 def test_the_best_trials_have_a_spread_from_two_on():
-    found = {count: summarise(JOBS, ALLOCATIONS, None, 4, accuracies=[90.0, 92.0][:count]) for count in (0, 1, 2)}
+    found = {
+        count: summarise(Tables(JOBS, ALLOCATIONS, None, 4, accuracies=[90.0, 92.0][:count])) for count in (0, 1, 2)
+    }
     assert [found[count].get("top5_accuracy") for count in (0, 1, 2)] == [None, 90, 91]
     assert [found[count].get("top5_accuracy_sd") for count in (0, 1, 2)] == [None, None, pytest.approx(np.sqrt(2))]
 
@@ -172,27 +122,13 @@ def test_work_of_jobs_that_held_gpus_for_less_than_a_second_counts():
     assert METRICS["productive_gpus"].compute(Tables(pd.DataFrame(one), None, None, 3)) == 0.5
 
 
-@pytest.mark.parametrize(("size", "seen"), [(1 << 16, True), ((1 << 16) + 1, False)])
-def test_files_up_to_64_kib_are_always_read(tmp_path, size, seen):
-    (tmp_path / "summary.json").write_text("{}")
-    (tmp_path / "jobs.parquet").write_bytes(bytes(size))
-    seal(tmp_path, {})
-    (tmp_path / "jobs.parquet").write_bytes(bytes(size - 1) + b"1")
-    assert bool(quick_fault(tmp_path)) is seen
-    assert faults(tmp_path) == ["jobs.parquet is not as it was written"]
-
-
 def test_text_may_be_of_any_script_but_no_half_of_a_pair(tmp_path):
     path = tmp_path / "one.json"
     path.write_text(json.dumps({"policy": {"name": "größe", "label": "調度"}}))
-    assert read_json(path, Named)["policy"]["label"] == "調度"
+    assert read_json(path, Manifest)["policy"]["label"] == "調度"
     path.write_text('{"policy": {"name": "fifo", "label": "\\ud800"}}')
-    with pytest.raises(InputError, match="label"):
-        read_json(path, Named)
-
-
-class Named(TypedDict):
-    policy: dict[str, str]
+    with pytest.raises(InputError, match="invalid JSON"):
+        read_json(path, Manifest)
 
 
 def test_files_of_workloads_are_replications_and_other_sweeps_are_not():
@@ -233,26 +169,6 @@ def test_means_keep_what_additions_of_small_numbers_lose():
     names = np.array(["a"] * 10_001 + ["b"])
     assert means_by(names, values) == {"a": pytest.approx((1 + 1e-12) / 10_001, rel=1e-15), "b": 5}
     assert means_by(np.array(["b", "a", "b"]), np.array([1, 2, 4])) == {"a": 2, "b": 2.5}
-
-
-def test_every_fault_of_every_cell_is_named(tmp_path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    for folder in (one, other):
-        folder.mkdir()
-        (folder / "summary.json").write_text("{}")
-        seal(folder, {})
-    assert problems_of({"1": one, "2": other}) == []
-    (one / "summary.json").unlink()
-    manifest = {"files": {"summary.json": 5}}
-    (other / "manifest.json").write_text(json.dumps(manifest | {_SEAL: _seal_of(manifest)}))
-    found = [(problem.where, problem.message) for problem in problems_of({"1": one, "2": other})]
-    assert found[0] == (str(one), "summary.json is missing (cell 1)")
-    assert found[1][0] == str(other)
-    assert found[1][1].startswith("manifest.json: files.summary.json")
-    (other / "manifest.json").write_text("[]")
-    assert faults(other) == ["manifest.json is not a JSON object"]
-    (other / "manifest.json").unlink()
-    assert faults(other) == ["manifest.json is missing"]
 
 
 def intervals_of(folder, rows):

@@ -75,15 +75,6 @@ def test_a_comparison_has_a_row_per_policy_with_intervals_and_published_values()
     assert table.notes[3] == "In brackets: published values."
 
 
-def test_differences_from_almost_nothing_are_factors():
-    # logs of 10, 20, 40 have the mean log 20 and the standard error log 2 / sqrt(3); t(2) is 4.303
-    found = paired_differences(rows({"p": [1, 1, 1], "q": [10, 20, 40], "r": [2, 2.1, 2.2]}), "p")
-    table = difference_table(found, ["jct_mean_s"])
-    assert [row[1] for row in table.rows] == ["x 20.0 [3.57 to 112] *", "+110.0 ±24.8 *"]
-    assert "the factor with its interval" in table.notes[1]
-    assert len(difference_table(found[1:], ["jct_mean_s"]).notes) == 1
-
-
 def test_the_source_of_published_values_is_named():
     table = comparison_table(rows({"p": [2]}, {"p": {"jct_mean_h": 1}}), published_source="Table 2")
     assert table.notes[1] == "In brackets: published values (Table 2)."
@@ -99,31 +90,47 @@ def test_a_value_that_some_seeds_lack_is_pointed_out():
     assert "some seeds do not have" in table.notes[1]
 
 
-def test_one_seed_has_no_interval():
-    table = comparison_table(rows({"p": [2]}))
-    assert table.rows == (("p", "2.00", "50.0"),)
+@pytest.mark.parametrize(
+    ("values", "key", "metrics", "headers", "expected"),
+    [
+        ({"p": [2]}, None, None, ("policy", "mean JCT (h)", "GPU utilisation (%)"), [("p", "2.00", "50.0")]),
+        ({"p": [2]}, None, ["jct_mean_min"], ("policy", "mean JCT (min)"), [("p", "120")]),
+        ({"p": [0.01]}, None, ["jct_mean_s"], ("policy", "mean JCT (s)"), [("p", "36.0")]),  # not zero hours
+        ({0.5: {"p": [1]}, 2.0: {"p": [3]}}, "workload.load", ["jct_mean_s"], ("policy", "load", "mean JCT (h)"),
+         [("p", "0.5", "1.00"), ("p", "2.0", "3.00")]),
+    ],
+)  # fmt: skip
+def test_columns_have_the_unit_asked_for_or_the_one_that_reads_best(values, key, metrics, headers, expected):
+    table = comparison_table(rows(values, key=key), metrics)
+    assert (table.headers, list(table.rows), table.text_columns) == (headers, expected, 2 if key else 1)
     assert table.notes == ("One seed, hence no interval.",)
-
-
-def test_a_metric_can_be_asked_for_in_another_unit():
-    table = comparison_table(rows({"p": [2]}), ["jct_mean_min"])
-    assert table.headers == ("policy", "mean JCT (min)")
-    assert table.rows == (("p", "120"),)
     with pytest.raises(InputError, match="no metric"):
         comparison_table(rows({"p": [2]}), ["jct_mean_days"])
 
 
-def test_short_times_are_not_shown_as_zero_hours():
-    table = comparison_table(rows({"p": [0.01]}), ["jct_mean_s"])
-    assert table.headers[1:] == ("mean JCT (s)",)
-    assert table.rows == (("p", "36.0"),)
-
-
-def test_swept_keys_have_columns_of_their_own():
-    table = comparison_table(rows({0.5: {"p": [1]}, 2.0: {"p": [3]}}, key="workload.load"), ["jct_mean_s"])
-    assert table.headers == ("policy", "load", "mean JCT (h)")
-    assert table.rows == (("p", "0.5", "1.00"), ("p", "2.0", "3.00"))
-    assert table.text_columns == 2
+@pytest.mark.parametrize(
+    ("reference", "other", "shown", "note"),
+    [
+        ([2], [3], "+50.0", "One seed, hence no interval."),
+        ([10, 20, 30], [9, 18, 27], "-10.0 ±0.00 *", "* the interval leaves zero out."),
+        ([10, 20, 30], [9, 25, 30], "+5.0 ±44.8", "* the interval leaves zero out."),
+        # logs of 10, 20, 40 have the mean log 20 and the standard error log 2 / sqrt(3); t(2) is 4.303
+        ([1, 1, 1], [10, 20, 40], "x 20.0 [3.57 to 112] *", "the factor with its interval, by logarithms."),
+        # 0.5 and 1.5 times as much: 0 % on average, and t(1) s / sqrt(2) = 12.7 * 0.5 is far below -100 %
+        ([2, 2], [1, 3], "x 0.87 [", "the factor with its interval, by logarithms."),
+        # 2 and 4 hours more: t(1) = 12.706, s / sqrt(2) = 1
+        ([0, 1], [2, 5], "Δ +3.00 ±12.7 h", "Δ: the difference itself, as ref has nothing or almost nothing."),
+        ([0.01, 0.03], [2, 6], "Δ +3.98 ±25.3 h", "as ref has nothing or almost nothing."),  # 200 times as much
+    ],
+)
+def test_differences_are_relative_or_factors_or_themselves(reference, other, shown, note):
+    table = difference_table(paired_differences(rows({"ref": reference, "other": other}), "ref"), ["jct_mean_s"])
+    assert (table.title, table.headers) == ("Difference from ref", ("policy", "mean JCT (%)"))
+    ((name, cell),) = table.rows
+    assert name == "other"
+    assert cell.startswith(shown)
+    assert cell.endswith("*") == shown.endswith("*")
+    assert table.notes[-1].endswith(note)
 
 
 def test_a_long_table_is_set_out_by_its_last_key_with_a_column_for_each_value():
@@ -149,37 +156,6 @@ def test_a_policy_without_the_key_has_the_same_in_all_columns_of_a_long_table():
     shown = replace(table, text_columns=2).pivoted()
     assert shown.rows[0] == ("m", "all", "9", "9")
     assert shown.rows[1] == ("m", "p0", "1", "-")
-
-
-def test_differences_from_nothing_and_from_next_to_nothing_are_shown_themselves():
-    found = paired_differences(rows({"none": [0, 1], "some": [2, 5]}), "none")
-    table = difference_table(found, ["jct_mean_s"])
-    assert table.rows == (("some", "Δ +3.00 ±12.7 h"),)  # 2 and 4 hours more: t(1) = 12.706, s / sqrt(2) = 1
-    assert table.notes[-1] == "Δ: the difference itself, as none has nothing or almost nothing."
-    found = paired_differences(rows({"least": [0.01, 0.03], "much": [2, 6]}), "least")
-    assert difference_table(found, ["jct_mean_s"]).rows == (("much", "Δ +3.98 ±25.3 h"),)  # 200 times as much
-
-
-def test_an_interval_below_nothing_at_all_is_a_factor():
-    # 0.5 and 1.5 times as much: 0 % on average, and t(1) s / sqrt(2) = 12.7 * 0.5 is far below -100 %
-    found = paired_differences(rows({"ref": [2, 2], "vague": [1, 3]}), "ref")
-    assert difference_table(found, ["jct_mean_s"]).rows[0][1].startswith("x 0.87 [")  # sqrt(0.5 * 1.5)
-
-
-def test_differences_of_one_seed_have_no_word_of_intervals():
-    table = difference_table(paired_differences(rows({"ref": [2], "other": [3]}), "ref"), ["jct_mean_s"])
-    assert table.rows == (("other", "+50.0"),)
-    assert table.notes == ("One seed, hence no interval.",)
-
-
-def test_differences_are_relative_and_marked_where_the_interval_leaves_zero_out():
-    found = paired_differences(rows({"ref": [10, 20, 30], "clear": [9, 18, 27], "vague": [9, 25, 30]}), "ref")
-    table = difference_table(found, ["jct_mean_s"])
-    assert table.title == "Difference from ref"
-    assert table.headers == ("policy", "mean JCT (%)")
-    assert table.rows[0] == ("clear", "-10.0 ±0.00 *")
-    assert table.rows[1][1].startswith("+5.0 ±")
-    assert not table.rows[1][1].endswith("*")
 
 
 def test_markdown_aligns_numbers_right_and_escapes_bars():

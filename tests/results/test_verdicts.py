@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from docs.filled_page import METRIC, runs_on
 from docs.verdicts import DIFFERS, EXCLUDED, MATCHES, SAME_DIRECTION, UNDECIDED, judge, ranks, verdict
-from simsched.results.reader import read_run
+from simsched.results.reader import Run, read_run
 from simsched.results.statistics import Estimate, ratio, ratio_of_means
 from tests.pages import verdicts
 
@@ -130,8 +130,12 @@ def test_heavy_tails_cost_the_ratio_of_means_its_coverage_and_the_logarithms_non
     assert hits[ratio_of_means] <= 0.90 * 400
 
 
-def write_run(folder: Path, values: dict[str, list[float]], published: dict[str, float]) -> None:
+def write_run(
+    folder: Path, values: dict[str, list[float]], published: dict[str, float], rate: float | None = None
+) -> Run:
+    """Write and read a run of these mean JCTs by seed, at a point of a sweep if there is a `rate`."""
     cells = []
+    point, at = ({}, "") if rate is None else ({"workload.jobs_per_hour": rate}, f" [jobs_per_hour={rate}]")
     for policy, means in values.items():
         for seed, mean in enumerate(means, start=1):
             cell = folder / "cells" / f"{policy}-{seed}"
@@ -139,14 +143,15 @@ def write_run(folder: Path, values: dict[str, list[float]], published: dict[str,
             (cell / "manifest.json").write_text("{}")
             (cell / "summary.json").write_text(json.dumps({"jct_mean_s": mean}))
             entry = {"cell": cell.name, "folder": f"cells/{cell.name}", "policy": policy, "policy_name": policy}
-            cells.append(entry | {"seed": seed, "point": {}})
+            cells.append(entry | {"seed": seed, "point": point})
     content = {
         "name": folder.name,
         "cells": cells,
-        "published": {policy: {"jct_mean_s": value} for policy, value in published.items()},
+        "published": {f"{policy}{at}": {"jct_mean_s": value} for policy, value in published.items()},
         "experiment": {"report": {"reference": "a"}, "published_by": "simulator"},
     }
     (folder / "run.json").write_text(json.dumps(content))
+    return read_run(folder)
 
 
 def test_a_ratio_that_was_published_as_such_is_judged(tmp_path: Path) -> None:
@@ -280,45 +285,6 @@ def test_a_page_marks_who_knows_more_than_a_scheduler_could(tmp_path: Path) -> N
     assert "† oracle: reads what no real scheduler knows. ‡ reads profiles measured before" in text
 
 
-def test_what_is_undecided_says_why(tmp_path: Path) -> None:
-    # Ratios 1 and 4: with t(1) = 12.7 the interval of 2 goes from 0 to millions.
-    write_run(tmp_path / "one", {"a": [10.0, 10.0], "b": [10.0, 40.0]}, {"a": 10, "b": 15})
-    (wide,) = judge(read_run(tmp_path / "one"), "jct_mean_h")
-    assert wide.verdict == UNDECIDED
-    assert wide.doubt.endswith("% wide")
-    write_run(tmp_path / "two", {"a": [10.0] * 3, "b": [9.0, 10.0, 11.0]}, {"a": 10, "b": 30})
-    (without,) = judge(read_run(tmp_path / "two"), "jct_mean_h")
-    # ln 0.9 and ln 1.1: mean -0.0034, s = 0.1003, half = 4.303 s / sqrt(3) = 0.249: 0.777 to 1.279, 50 % of 0.997.
-    assert without.doubt == "interval 50 % wide, without the published"
-    write_run(tmp_path / "three", {"a": [10.0] * 3, "b": [9.7, 10.0, 10.3]}, {"a": 10, "b": 10.2})
-    (both,) = judge(read_run(tmp_path / "three"), "jct_mean_h")
-    # s = 0.03, half = 0.0746: 0.928 to 1.077, 15 % of 1.
-    assert (both.verdict, both.doubt) == (UNDECIDED, "contains 1 and the published")
-    write_run(tmp_path / "four", {"a": [0.0, 0.0], "b": [9.0, 10.0]}, {"a": 10, "b": 30})
-    (none,) = judge(read_run(tmp_path / "four"), "jct_mean_h")
-    assert (none.verdict, none.doubt, none.ratio) == (UNDECIDED, "no ratio", None)
-
-
-def write_ranked(folder, values, published, rate=1.0):
-    cells = []
-    for policy, means in values.items():
-        for seed, mean in enumerate(means):
-            cell = folder / "cells" / f"{policy}-{seed}"
-            cell.mkdir(parents=True)
-            (cell / "manifest.json").write_text("{}")
-            (cell / "summary.json").write_text(json.dumps({"jct_mean_s": mean}))
-            entry = {"cell": cell.name, "folder": f"cells/{cell.name}", "policy": policy, "policy_name": policy}
-            cells.append(entry | {"seed": seed, "point": {"workload.jobs_per_hour": rate}})
-    content = {
-        "name": folder.name,
-        "cells": cells,
-        "published": {f"{policy} [jobs_per_hour={rate}]": {"jct_mean_s": value} for policy, value in published.items()},
-        "experiment": {},
-    }
-    (folder / "run.json").write_text(json.dumps(content))
-    return read_run(folder)
-
-
 @pytest.mark.parametrize(
     ("b", "c", "verdict", "in_order", "wrong", "undecided"),
     [
@@ -330,26 +296,15 @@ def write_ranked(folder, values, published, rate=1.0):
     ],
 )
 def test_an_order_can_match_differ_or_stay_open(tmp_path, b, c, verdict, in_order, wrong, undecided):
-    run = write_ranked(tmp_path / "one", {"a": [10, 11], "b": b, "c": c}, {"a": 1, "b": 2, "c": 3})
+    run = write_run(tmp_path / "one", {"a": [10, 11], "b": b, "c": c}, {"a": 1, "b": 2, "c": 3}, 1.0)
     (found,) = ranks(run, "jct_mean_s")
     assert (found.verdict, found.pairs, found.in_order, found.reversed_pairs) == (verdict, 3, in_order, wrong)
     assert found.undecided_pairs == undecided
     assert (found.point, found.seeds) == ("jobs_per_hour=1.0", 2)
 
 
-def test_published_values_that_are_close_rank_nothing(tmp_path):
-    run = write_ranked(tmp_path / "one", {"a": [10, 11], "b": [9, 8], "c": [20, 22]}, {"a": 100, "b": 104, "c": 110})
-    (found,) = ranks(run, "jct_mean_s")
-    # a and b, b and c are 4 and 6 % apart; a, c and b, c are compared. c over a is 2 and 2, c over b 2.2 and 2.75,
-    # an interval of 0.60 to 10.2 with t(1) = 12.7.
-    assert (found.pairs, found.separated, found.in_order, found.verdict) == (2, 1, 1, MATCHES)
-    assert found.undecided_pairs == ("b < c",)
-    close = write_ranked(tmp_path / "two", {"a": [10, 11], "b": [9, 8]}, {"a": 100, "b": 104})
-    assert ranks(close, "jct_mean_s") == []
-
-
 def test_a_page_has_the_order_at_each_point(tmp_path):
-    write_ranked(tmp_path / "one", {"a": [10, 11], "b": [20, 22], "c": [8, 30]}, {"a": 1, "b": 2, "c": 2.01}, rate=4.0)
+    write_run(tmp_path / "one", {"a": [10, 11], "b": [20, 22], "c": [8, 30]}, {"a": 1, "b": 2, "c": 2.01}, 4.0)
     page = tmp_path / "page.md"
     page.write_text("<!-- simsched: order one jct_mean_s -->\n<!-- simsched: end -->\n")
     assert verdicts(str(tmp_path), "--page", str(page)).exit_code == 0
