@@ -16,7 +16,7 @@ import pandas as pd
 from simsched.files import written_aside
 from simsched.outlets import csv_cell
 from simsched.results import Cell
-from simsched.results.stays import HELD_COLUMNS, OCCUPANCY_COLUMNS, Stay, node_sizes, stays_of
+from simsched.results.stays import HELD_COLUMNS, OCCUPANCY_COLUMNS, Stay, node_sizes, runs_of, stays_of
 
 _US = 1_000_000
 #: Batsim's columns of jobs, in its order (documentation, "Jobs").
@@ -166,10 +166,5 @@ def _last_gpus(cell: Cell, jobs: pd.DataFrame) -> dict[str, list[int]]:
 
 def _intervals(numbers: Sequence[int]) -> str:
     """Format numbers in Batsim's notation of sets: `0-3 7`."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return " ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+    ends = ((run[0], run[-1]) for run in runs_of(sorted(set(numbers))))
+    return " ".join(str(low) if low == high else f"{low}-{high}" for low, high in ends)

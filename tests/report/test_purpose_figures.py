@@ -71,6 +71,7 @@ def test_only_runs_that_compare_agents_are_drawn_so():
             ["deadlines-load", "deadlines"],
         ),
         ([row("a", "a", None, speed_per_gpu=(1.4, 1.3), jct_mean_s=(10, 20))], (), ["sharing"]),
+        ([row("a", "a", None, jct_mean_s=(10, 20), fragmentation_by_node=(0.5, 0.6))], (), ["placement"]),
         ([row("a", "a", None, jct_mean_s=(10, 20))], (), []),
     ],
 )
@@ -113,18 +114,6 @@ def rows(*metrics, points=({},)):
 def drawn(found, *swept):
     run = SimpleNamespace(name="run", shown_policies=["near", "far"], policies=["near", "far"], swept=swept)
     return {name: plan()[1] for name, plan in purpose_figures(run, found)}
-
-
-def test_what_was_recorded_is_drawn_for_every_policy():
-    found = drawn(rows("crossing_share", "fragmentation_by_node"))
-    assert list(found) == ["placement"]
-    assert list(dict.fromkeys(found["placement"]["metric"])) == [
-        "jct_mean_s",
-        "crossing_share",
-        "fragmentation_by_node",
-    ]
-    assert set(found["placement"]["policy"]) == {"near", "far"}
-    assert drawn(rows()) == {}
 
 
 def test_a_swept_key_is_the_axis():

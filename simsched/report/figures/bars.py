@@ -45,6 +45,7 @@ def bar_data(rows: Sequence[Row], metrics: Sequence[str]) -> pd.DataFrame:
     return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))
 
 
+@styled()
 def metric_bars(
     data: pd.DataFrame,
     *,
@@ -61,24 +62,21 @@ def metric_bars(
     labels = [*dict.fromkeys(data["policy"]), *failed]
     metrics = list(dict.fromkeys(data["metric"]))
     styles = styles or looks(labels)
-    with styled():
-        columns = max(min(len(metrics), _BESIDE), 1)
-        lines = max(-(-len(metrics) // columns), 1)
-        height = lines * (0.9 + 0.42 * max(len(labels), 2))
-        figure = new_figure(2.1 + 3.0 * columns, height, title, _caption(data, published_source))
-        panels = figure.subplots(lines, columns, sharey=True, squeeze=False)
-        for axes, metric in zip(panels.flat, metrics, strict=False):
-            _panel(axes, data[data["metric"] == metric], labels, styles)
-            for label in failed:
-                axes.annotate(
-                    "failed", (0, labels.index(label)), xytext=(5, 0), textcoords="offset points", va="center"
-                )
-        for axes in panels.flat[len(metrics) :]:
-            axes.set_visible(False)
-        panels[0, 0].set_yticks(range(len(labels)), labels)
-        if failed:
-            panels[0, 0].set_ylim(-0.5, len(labels) - 0.5)
-        panels[0, 0].invert_yaxis()
+    columns = max(min(len(metrics), _BESIDE), 1)
+    lines = max(-(-len(metrics) // columns), 1)
+    height = lines * (0.9 + 0.42 * max(len(labels), 2))
+    figure = new_figure(2.1 + 3.0 * columns, height, title, _caption(data, published_source))
+    panels = figure.subplots(lines, columns, sharey=True, squeeze=False)
+    for axes, metric in zip(panels.flat, metrics, strict=False):
+        _panel(axes, data[data["metric"] == metric], labels, styles)
+        for label in failed:
+            axes.annotate("failed", (0, labels.index(label)), xytext=(5, 0), textcoords="offset points", va="center")
+    for axes in panels.flat[len(metrics) :]:
+        axes.set_visible(False)
+    panels[0, 0].set_yticks(range(len(labels)), labels)
+    if failed:
+        panels[0, 0].set_ylim(-0.5, len(labels) - 0.5)
+    panels[0, 0].invert_yaxis()
     return figure, data
 
 
@@ -153,18 +151,18 @@ def tenant_waits(jobs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["by", "group", "policy", "jobs", "mean_wait_h"])
 
 
+@styled()
 def draw_tenant_waits(data: pd.DataFrame, *, title: str, styles: Mapping[str, Look]) -> Drawn:
     """Draw a panel for each way to group jobs, with a line for each group and a point on it for each policy."""
     kinds = list(dict.fromkeys(data["by"]))
     most = max(data[data["by"] == by]["group"].nunique() for by in kinds)
-    with styled():
-        caption = "Points: mean wait of the group's jobs under a policy."
-        figure = new_figure(1.0 + 4.0 * len(kinds), 1.6 + 0.3 * most, title, caption)
-        unit = time_unit(float(data["mean_wait_h"].max()) * HOUR_S, days=False)
-        for axes, by in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
-            _tenants_panel(axes, data[data["by"] == by], styles, unit)
-            axes.set_title(f"by {by}")
-        legend_above(figure, axes)
+    caption = "Points: mean wait of the group's jobs under a policy."
+    figure = new_figure(1.0 + 4.0 * len(kinds), 1.6 + 0.3 * most, title, caption)
+    unit = time_unit(float(data["mean_wait_h"].max()) * HOUR_S, days=False)
+    for axes, by in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
+        _tenants_panel(axes, data[data["by"] == by], styles, unit)
+        axes.set_title(f"by {by}")
+    legend_above(figure, axes)
     return figure, data
 
 

@@ -32,6 +32,7 @@ _MOST_TICKS = 9
 Times = npt.NDArray[np.number]
 
 
+@styled()
 def jct_cdf(
     times_s: Mapping[str, Sequence[Times]],
     *,
@@ -50,19 +51,18 @@ def jct_cdf(
     caption = "Each line: share of all jobs that finished within the time on the axis (further left is better)."
     if seeds > 1:
         caption += f" {seeds} seeds pooled{span_words(len(times_s)) if spans else ''}."
-    with styled():
-        figure = new_figure(6.6, 3.6, title, caption)
-        axes = figure.subplots()
-        parts = {str(label): part for label, part in data.groupby("policy", sort=False)}
-        for place, (label, part) in enumerate(parts.items()):
-            look = styles[label]
-            style = {"color": look.colour, "linestyle": look.dash, "label": label}
-            (curve,) = axes.plot(part["jct_s"], 100 * part["share"], **style)
-            if spans:
-                span(curve, 100 * part["low"], 100 * part["high"], look, place, len(parts))
-        axes.set(ylabel="share of jobs (%)", ylim=(0, 101))
-        duration_axis(axes, "job completion time (logarithmic)")
-        legend_above(figure, axes)
+    figure = new_figure(6.6, 3.6, title, caption)
+    axes = figure.subplots()
+    parts = {str(label): part for label, part in data.groupby("policy", sort=False)}
+    for place, (label, part) in enumerate(parts.items()):
+        look = styles[label]
+        style = {"color": look.colour, "linestyle": look.dash, "label": label}
+        (curve,) = axes.plot(part["jct_s"], 100 * part["share"], **style)
+        if spans:
+            span(curve, 100 * part["low"], 100 * part["high"], look, place, len(parts))
+    axes.set(ylabel="share of jobs (%)", ylim=(0, 101))
+    duration_axis(axes, "job completion time (logarithmic)")
+    legend_above(figure, axes)
     return figure, data
 
 
@@ -118,6 +118,7 @@ def rho_data(ratios: Mapping[str, Sequence[Times]]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+@styled()
 def rho_cdf(
     data: pd.DataFrame,
     *,
@@ -136,21 +137,20 @@ def rho_cdf(
     styles = styles or looks(labels)
     columns = min(len(labels), 3)
     lines = -(-len(labels) // columns)
-    with styled():
-        figure = new_figure(2.9 * columns, 2.3 * lines, title, _caption(meaning, curves, source))
-        grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-        panels = list(grid.flat)
-        for axes, label in zip(panels, labels, strict=False):
-            _panel(axes, data, label, styles[label], curves)
-        for axes in panels[len(labels) :]:
-            axes.set_visible(False)
-        for axes in grid[:, 0]:
-            axes.set_ylabel("share of jobs (%)")
-        for index, axes in enumerate(panels[: len(labels)]):
-            if index + columns >= len(labels):
-                axes.set_xlabel("rho (below 1: sooner than on\nan equal share of its own)", size=8)
-                axes.tick_params(labelbottom=True)
-        legend_above(figure, panels[0])
+    figure = new_figure(2.9 * columns, 2.3 * lines, title, _caption(meaning, curves, source))
+    grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+    panels = list(grid.flat)
+    for axes, label in zip(panels, labels, strict=False):
+        _panel(axes, data, label, styles[label], curves)
+    for axes in panels[len(labels) :]:
+        axes.set_visible(False)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("share of jobs (%)")
+    for index, axes in enumerate(panels[: len(labels)]):
+        if index + columns >= len(labels):
+            axes.set_xlabel("rho (below 1: sooner than on\nan equal share of its own)", size=8)
+            axes.tick_params(labelbottom=True)
+    legend_above(figure, panels[0])
     return figure, data
 
 

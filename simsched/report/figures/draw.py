@@ -320,23 +320,15 @@ def _largest(cell: Cell) -> str:
 def _zones_plan(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
     """Find the picture of one job over the zones of a market, at the middle point of a sweep."""
     points = list({str(row.point): row.point for row in rows}.values())
-    cells = {row.shown_policy: row.cells[0] for row in rows if row.point == points[len(points) // 2]}
-    market = next(iter(cells.values())).manifest.get("market", ())
+    point = points[len(points) // 2]
+    cells = {row.shown_policy: row.cells[0] for row in rows if row.point == point}
+    first = next(iter(cells.values()))
+    market = first.manifest.get("market", ())
     if market and all(one.has("allocations") and one.summary.get("finished_jobs") for one in cells.values()):
-        job_id = _largest(next(iter(cells.values())))
+        job_id = _largest(first)
         tables = {name: one.table("allocations", ZONE_COLUMNS) for name, one in cells.items()}
-        title = f"{run.name}: job {job_id} over the zones"
-        yield (
-            "zones",
-            partial(
-                zones_timeline,
-                tables,
-                market,
-                next(iter(cells.values())).outages,
-                job_id,
-                title=row_name(title, points[len(points) // 2]),
-            ),
-        )
+        title = row_name(f"{run.name}: job {job_id} over the zones", point)
+        yield "zones", partial(zones_timeline, tables, market, first.outages, job_id, title=title)
 
 
 def _sweep(run: Run, rows: Sequence[Row], key: str, styles: Mapping[str, Look], metrics: Sequence[str]) -> Drawn:

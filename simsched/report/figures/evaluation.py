@@ -68,6 +68,7 @@ def _mean_over_jobs(jobs: Sequence[Life], times: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(total, count, out=np.full(len(times), np.nan), where=count > 0), dtype=np.float64)
 
 
+@styled()
 def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, Look] | None = None) -> Drawn:
     """Draw the mean normalised loss over time, and the mean time until losses have fallen by some share."""
     styles = styles or looks(data["policy"])
@@ -77,22 +78,19 @@ def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, 
         "Normalised loss: 1 before training, 0 at its end; mean of the jobs that are in the system"
         f"{f', and over {seeds} runs' if seeds > 1 else ''}. Right: mean over all jobs, waiting included."
     )
-    with styled():
-        figure = new_figure(7.8, 3.0, title, caption)
-        left, right = figure.subplots(1, 2)
-        for label, look in styles.items():
-            part = above[above["policy"] == label]
-            left.plot(part["x"] * over.factor, part["y"], color=look.colour, linestyle=look.dash, label=label)
-            part = below[below["policy"] == label]
-            right.plot(100 * part["x"], part["y"] * until.factor, color=look.colour, linestyle=look.dash,
-                       marker=look.marker, markersize=4)  # fmt: skip
-        left.set(title="Mean normalised loss", ylim=(0, None))
-        time_axis(left, over)
-        right.set(
-            title=until.title("Mean time to a quality"), xlabel="loss reduction (% of that of the whole training)"
-        )
-        plain_log(right)
-        legend_above(figure, left)
+    figure = new_figure(7.8, 3.0, title, caption)
+    left, right = figure.subplots(1, 2)
+    for label, look in styles.items():
+        part = above[above["policy"] == label]
+        left.plot(part["x"] * over.factor, part["y"], color=look.colour, linestyle=look.dash, label=label)
+        part = below[below["policy"] == label]
+        right.plot(100 * part["x"], part["y"] * until.factor, color=look.colour, linestyle=look.dash,
+                   marker=look.marker, markersize=4)  # fmt: skip
+    left.set(title="Mean normalised loss", ylim=(0, None))
+    time_axis(left, over)
+    right.set(title=until.title("Mean time to a quality"), xlabel="loss reduction (% of that of the whole training)")
+    plain_log(right)
+    legend_above(figure, left)
     return figure, data
 
 
@@ -128,6 +126,7 @@ def _in_force(errors: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+@styled()
 def predictions(data: pd.DataFrame, *, title: str) -> Drawn:
     """Draw the errors of predicted completions over training, and of predicted step times over GPUs."""
     labels = list(dict.fromkeys(data["policy"]))
@@ -137,22 +136,21 @@ def predictions(data: pd.DataFrame, *, title: str) -> Drawn:
         "Relative error of what a policy predicted, over the jobs of all seeds; band: 10th to 90th percentile, black: "
         "median. Left: progress at completion; axis symmetric-logarithmic beyond 100 %. Right: seconds of a step."
     )
-    with styled():
-        figure = new_figure(7.8, 2.7 * len(labels), title, caption)
-        grid = figure.subplots(len(labels), 2, squeeze=False)
-        for (left, right), label in zip(grid, labels, strict=True):
-            own = data[data["policy"] == label]
-            _band(left, own[(own["panel"] == "end") & (own["series"] == "all")], 100)
-            for name, colour in colours.items():
-                part = own[(own["panel"] == "end") & (own["series"] == name)]
-                left.plot(100 * part["x"], 100 * part["y"], color=colour, linewidth=1.0, label=name)
-            _band(right, own[own["panel"] == "step"], 1)
-            left.set_yscale("symlog", linthresh=100)
-            left.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-            right.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-            left.set(title=f"{label}: predicted completion", ylabel="error (%)", xlabel="training done (%)")
-            right.set(title="predicted step time", xlabel="GPUs")
-        legend_above(figure, grid[0, 0])
+    figure = new_figure(7.8, 2.7 * len(labels), title, caption)
+    grid = figure.subplots(len(labels), 2, squeeze=False)
+    for (left, right), label in zip(grid, labels, strict=True):
+        own = data[data["policy"] == label]
+        _band(left, own[(own["panel"] == "end") & (own["series"] == "all")], 100)
+        for name, colour in colours.items():
+            part = own[(own["panel"] == "end") & (own["series"] == name)]
+            left.plot(100 * part["x"], 100 * part["y"], color=colour, linewidth=1.0, label=name)
+        _band(right, own[own["panel"] == "step"], 1)
+        left.set_yscale("symlog", linthresh=100)
+        left.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        right.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        left.set(title=f"{label}: predicted completion", ylabel="error (%)", xlabel="training done (%)")
+        right.set(title="predicted step time", xlabel="GPUs")
+    legend_above(figure, grid[0, 0])
     return figure, data
 
 

@@ -144,6 +144,7 @@ def gain_data(jobs: pd.DataFrame) -> pd.DataFrame:
     return _frame(lines, _GAIN)
 
 
+@styled()
 def gain_figure(
     data: pd.DataFrame, looked: Mapping[str, Look], *, title: str, curves: Sequence[CurvePoint] = ()
 ) -> Drawn:
@@ -157,21 +158,20 @@ def gain_figure(
     caption = f"Change of mean JCT against agents that start from nothing (left is better); {_seeds_caption(data)}"
     if any(group in published for group in groups) and any(point in _PUBLISHED_AT for point in points):
         caption += " Grey: published for models seeded offline, at load 1."
-    with styled():
-        width = 1.6 + 2.6 * max(len(points), 1.6)
-        figure = new_figure(width, 0.8 + 0.14 * len(groups) * (1 + len(styles)), title, caption)
-        panels = figure.subplots(1, len(points), sharey=True, sharex=True, squeeze=False)[0]
-        for axes, point in zip(panels, points, strict=True):
-            _gain_panel(axes, data[data["point"] == point], groups, styles)
-            for group in (group for group in groups if group in published and point in _PUBLISHED_AT):
-                low, high = published[group]
-                place = groups.index(group)
-                axes.fill_between([100 * low, 100 * high], place - 0.45, place + 0.45, color="#BBBBBB", linewidth=0)
-            axes.set(title=point, xlabel="change of mean JCT (%)")
-        panels[0].set_yticks(range(len(groups)), groups)
-        panels[0].set_ylim(len(groups) - 0.4, -0.6)
-        _clip(panels[0], data, horizontal=True)
-        legend_above(figure, panels[0])
+    width = 1.6 + 2.6 * max(len(points), 1.6)
+    figure = new_figure(width, 0.8 + 0.14 * len(groups) * (1 + len(styles)), title, caption)
+    panels = figure.subplots(1, len(points), sharey=True, sharex=True, squeeze=False)[0]
+    for axes, point in zip(panels, points, strict=True):
+        _gain_panel(axes, data[data["point"] == point], groups, styles)
+        for group in (group for group in groups if group in published and point in _PUBLISHED_AT):
+            low, high = published[group]
+            place = groups.index(group)
+            axes.fill_between([100 * low, 100 * high], place - 0.45, place + 0.45, color="#BBBBBB", linewidth=0)
+        axes.set(title=point, xlabel="change of mean JCT (%)")
+    panels[0].set_yticks(range(len(groups)), groups)
+    panels[0].set_ylim(len(groups) - 0.4, -0.6)
+    _clip(panels[0], data, horizontal=True)
+    legend_above(figure, panels[0])
     return figure, data
 
 
@@ -285,6 +285,7 @@ def days_figure(data: pd.DataFrame, looked: Mapping[str, Look], *, title: str) -
     return _panels(data, "day", days, "day", "policy", title, caption, looked)
 
 
+@styled()
 def _panels(
     data: pd.DataFrame,
     column: str,
@@ -296,23 +297,22 @@ def _panels(
     looked: Mapping[str, Look],
 ) -> Drawn:
     groups, styles = list(dict.fromkeys(data["group"])), {name: looked[name] for name in dict.fromkeys(data[line])}
-    with styled():
-        figure = new_figure(1.6 + 2.6 * max(len(groups), 1.6), 2.7, title, caption)
-        panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
-        for axes, group in zip(panels, groups, strict=True):
-            axes.axhline(0, color="#222222", linewidth=0.9)
-            for index, (name, look) in enumerate(styles.items()):
-                part = data[(data["group"] == group) & (data[line] == name)]
-                places = part[column].map(values.index) + 0.12 * (index - (len(styles) - 1) / 2)  # whiskers apart
-                axes.errorbar(
-                    places, 100 * part["mean"], yerr=_errors(part), color=look.colour, linestyle=look.dash,
-                    marker=look.marker, markersize=4.5, capsize=2, linewidth=1.2, label=name or None,
-                )  # fmt: skip
-            axes.set(title=group, xlabel=axis)
-            axes.set_xticks(range(len(values)), values)
-            axes.set_xlim(-0.5, len(values) - 0.5)
-            axes.grid(visible=False, axis="x")
-        panels[0].set_ylabel("change of JCT (%)")
-        _clip(panels[0], data, horizontal=False)
-        legend_above(figure, panels[0])
+    figure = new_figure(1.6 + 2.6 * max(len(groups), 1.6), 2.7, title, caption)
+    panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
+    for axes, group in zip(panels, groups, strict=True):
+        axes.axhline(0, color="#222222", linewidth=0.9)
+        for index, (name, look) in enumerate(styles.items()):
+            part = data[(data["group"] == group) & (data[line] == name)]
+            places = part[column].map(values.index) + 0.12 * (index - (len(styles) - 1) / 2)  # whiskers apart
+            axes.errorbar(
+                places, 100 * part["mean"], yerr=_errors(part), color=look.colour, linestyle=look.dash,
+                marker=look.marker, markersize=4.5, capsize=2, linewidth=1.2, label=name or None,
+            )  # fmt: skip
+        axes.set(title=group, xlabel=axis)
+        axes.set_xticks(range(len(values)), values)
+        axes.set_xlim(-0.5, len(values) - 0.5)
+        axes.grid(visible=False, axis="x")
+    panels[0].set_ylabel("change of JCT (%)")
+    _clip(panels[0], data, horizontal=False)
+    legend_above(figure, panels[0])
     return figure, data

@@ -36,6 +36,7 @@ _PANELS = (
 )
 
 
+@styled()
 def job_timeline(
     lives: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]],
     job_id: str,
@@ -54,23 +55,22 @@ def job_timeline(
     caption = "Lines end when the job completes; gaps: no GPUs held, or restarting."
     if len(lives) == 1:
         caption += " Shaded: the job restores its state after a change of placement and makes no progress."
-    with styled():
-        shown = [panel for panel in _PANELS if _tells(data, panel[0])]
-        figure = new_figure(7.2, 0.6 + 1.4 * len(shown), title or f"Job {job_id}", caption)
-        panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
-        for (column, name, factor), axes in zip(shown, panels, strict=True):
-            for label, part in data.groupby("policy", sort=False):
-                x, y = _steps(part, column)
-                look = styles[str(label)]
-                axes.plot(x * unit.factor, y * factor, color=look.colour, linestyle=look.dash, label=str(label))
-            axes.set(ylabel=name, ylim=(0, 103 if column == "efficiency" else None))
-            if column == "gpus":
-                axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-            if len(lives) == 1:
-                _shade_restarts(axes, data, unit.factor)
-        time_axis(panels[-1], unit, "the job's submission")
-        legend_above(figure, panels[0])
-        figure.align_ylabels(panels)
+    shown = [panel for panel in _PANELS if _tells(data, panel[0])]
+    figure = new_figure(7.2, 0.6 + 1.4 * len(shown), title or f"Job {job_id}", caption)
+    panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+    for (column, name, factor), axes in zip(shown, panels, strict=True):
+        for label, part in data.groupby("policy", sort=False):
+            x, y = _steps(part, column)
+            look = styles[str(label)]
+            axes.plot(x * unit.factor, y * factor, color=look.colour, linestyle=look.dash, label=str(label))
+        axes.set(ylabel=name, ylim=(0, 103 if column == "efficiency" else None))
+        if column == "gpus":
+            axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        if len(lives) == 1:
+            _shade_restarts(axes, data, unit.factor)
+    time_axis(panels[-1], unit, "the job's submission")
+    legend_above(figure, panels[0])
+    figure.align_ylabels(panels)
     return figure, data
 
 
@@ -89,17 +89,9 @@ def timeline_data(jobs: pd.DataFrame, allocations: pd.DataFrame, job_id: str, la
             label, f"no job '{job_id}' finished here with recorded intervals", "pick one from the table of jobs"
         )
     submitted = int(job["submit_time_s"].iloc[0])
-    return pd.DataFrame(
-        {
-            "policy": label,
-            "start_s": own["start_s"] - submitted,
-            "end_s": own["end_s"] - submitted,
-            "gpus": own["gpus"],
-            "batch_size": own["batch_size"],
-            "efficiency": own["efficiency"],
-            "restarting": own["restarting"],
-        }
-    )
+    times = {name: own[name] - submitted for name in ("start_s", "end_s")}
+    values = {name: own[name] for name in ("gpus", "batch_size", "efficiency", "restarting")}
+    return pd.DataFrame({"policy": label, **times, **values})
 
 
 def _steps(part: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
@@ -130,6 +122,7 @@ def _shade_restarts(axes: Axes, data: pd.DataFrame, factor: float) -> None:
 ZONE_COLUMNS = ("job_id", "start_s", "end_s", "placement")
 
 
+@styled()
 def zones_timeline(
     tables: Mapping[str, pd.DataFrame],
     market: Sequence[Mapping[str, Any]],
@@ -147,29 +140,28 @@ def zones_timeline(
     zones = list(dict.fromkeys(one["zone"] for one in market))
     unit = time_unit(float(data.loc[data["policy"] != "", "end_s"].max()))
     colours = {"available": "#cccccc", "spot": PALETTE[0], "on demand": PALETTE[1]}
-    with styled():
-        caption = "Grey: spot nodes are to be had. Blue: the job holds them. Orange: it runs on demand."
-        figure = new_figure(7.2, 1.6 + (0.35 + 0.16 * len(zones)) * len(tables), title, caption)
-        heights = [*[0.35 + 0.16 * len(zones)] * len(tables), 1.2]
-        *panels, bottom = figure.subplots(len(tables) + 1, 1, sharex=True, gridspec_kw={"height_ratios": heights})
-        for policy, axes in zip(tables, panels, strict=True):
-            for what, colour in colours.items():
-                part = data[(data["what"] == what) & data["policy"].isin([policy, ""])]
-                places = part["zone"].map(zones.index)
-                height, spans = 0.8 if what == "available" else 0.4, (part["end_s"] - part["start_s"]) * unit.factor
-                axes.barh(places, spans, height, left=part["start_s"] * unit.factor, color=colour, linewidth=0)
-            axes.set_yticks(range(len(zones)), zones)
-            axes.invert_yaxis()
-            axes.set_title(policy)
-            axes.grid(visible=False, axis="y")
-        for place, zone in enumerate(zones):
-            part = data[(data["what"] == "spot price") & (data["zone"] == zone)]
-            times = [*part["start_s"] * unit.factor, *part["end_s"].tail(1) * unit.factor]
-            look: dict[str, Any] = {"baseline": None, "color": PALETTE[place % len(PALETTE)], "label": zone}
-            bottom.stairs(part["value"], times, **look)
-        end = float(data.loc[data["policy"] != "", "end_s"].max()) * unit.factor
-        bottom.set(xlim=(0, end), ylim=(0, None), ylabel="spot price\n($/h)", xlabel=unit.title("time"))
-        bottom.legend(loc="lower right", ncols=len(zones))
+    caption = "Grey: spot nodes are to be had. Blue: the job holds them. Orange: it runs on demand."
+    figure = new_figure(7.2, 1.6 + (0.35 + 0.16 * len(zones)) * len(tables), title, caption)
+    heights = [*[0.35 + 0.16 * len(zones)] * len(tables), 1.2]
+    *panels, bottom = figure.subplots(len(tables) + 1, 1, sharex=True, gridspec_kw={"height_ratios": heights})
+    for policy, axes in zip(tables, panels, strict=True):
+        for what, colour in colours.items():
+            part = data[(data["what"] == what) & data["policy"].isin([policy, ""])]
+            places = part["zone"].map(zones.index)
+            height, spans = 0.8 if what == "available" else 0.4, (part["end_s"] - part["start_s"]) * unit.factor
+            axes.barh(places, spans, height, left=part["start_s"] * unit.factor, color=colour, linewidth=0)
+        axes.set_yticks(range(len(zones)), zones)
+        axes.invert_yaxis()
+        axes.set_title(policy)
+        axes.grid(visible=False, axis="y")
+    for place, zone in enumerate(zones):
+        part = data[(data["what"] == "spot price") & (data["zone"] == zone)]
+        times = [*part["start_s"] * unit.factor, *part["end_s"].tail(1) * unit.factor]
+        look: dict[str, Any] = {"baseline": None, "color": PALETTE[place % len(PALETTE)], "label": zone}
+        bottom.stairs(part["value"], times, **look)
+    end = float(data.loc[data["policy"] != "", "end_s"].max()) * unit.factor
+    bottom.set(xlim=(0, end), ylim=(0, None), ylabel="spot price\n($/h)", xlabel=unit.title("time"))
+    bottom.legend(loc="lower right", ncols=len(zones))
     return figure, data
 
 
@@ -261,6 +253,7 @@ def _frame(series: str, panel: str, time_s: np.ndarray, value: np.ndarray) -> pd
     return pd.DataFrame({"series": series, "panel": panel, "time_s": time_s, "value": value})
 
 
+@styled()
 def co_adaptation(data: pd.DataFrame, *, title: str, curves: Sequence[CurvePoint] = (), source: str = "") -> Drawn:
     """Draw active jobs, GPUs, batch size and efficiency over time, a line for each job followed.
 
@@ -270,22 +263,21 @@ def co_adaptation(data: pd.DataFrame, *, title: str, curves: Sequence[CurvePoint
     colours = dict(zip(followed, PALETTE, strict=False))
     names = [name for name in dict.fromkeys(point.series for point in curves) if name != _ALL]
     marks = {_ALL: "D"} | {name: _MARKS[index % len(_MARKS)] for index, name in enumerate(names)}
-    with styled():
-        figure = new_figure(7.2, 7.0, title, _caption(curves, source))
-        panels = figure.subplots(len(_ADAPTATION_PANELS), 1, sharex=True)
-        for axes, (panel, name) in zip(panels, _ADAPTATION_PANELS, strict=True):
-            _published(axes, [point for point in curves if point.panel == panel], marks)
-            for series, part in data[data["panel"] == panel].groupby("series", sort=False):
-                label = None if series == _ALL else str(series)
-                axes.plot(part["time_s"] / HOUR_S, part["value"], color=colours.get(str(series), "black"), label=label)
-            axes.set_ylabel(name)
-            if panel == "batch_size":
-                plain_log(axes)
-            else:
-                axes.set_ylim(0, 103 if panel == "efficiency" else None)
-        time_axis(panels[-1], Shown("h", 1 / HOUR_S))
-        legend_above(figure, panels[1])
-        figure.align_ylabels(panels)
+    figure = new_figure(7.2, 7.0, title, _caption(curves, source))
+    panels = figure.subplots(len(_ADAPTATION_PANELS), 1, sharex=True)
+    for axes, (panel, name) in zip(panels, _ADAPTATION_PANELS, strict=True):
+        _published(axes, [point for point in curves if point.panel == panel], marks)
+        for series, part in data[data["panel"] == panel].groupby("series", sort=False):
+            label = None if series == _ALL else str(series)
+            axes.plot(part["time_s"] / HOUR_S, part["value"], color=colours.get(str(series), "black"), label=label)
+        axes.set_ylabel(name)
+        if panel == "batch_size":
+            plain_log(axes)
+        else:
+            axes.set_ylim(0, 103 if panel == "efficiency" else None)
+    time_axis(panels[-1], Shown("h", 1 / HOUR_S))
+    legend_above(figure, panels[1])
+    figure.align_ylabels(panels)
     return figure, data
 
 

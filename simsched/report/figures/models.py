@@ -16,6 +16,7 @@ _MOST_TICKS = 8
 _MEASURED, _MODEL = "measured", "model"
 
 
+@styled()
 def throughput_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None, *, title: str) -> Drawn:
     """Draw modelled throughput against GPUs (a line per batch size) and against batch size (a line per GPU count).
 
@@ -23,50 +24,49 @@ def throughput_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None,
     points. Data: both tables stacked, distinguished by `source`.
     """
     data = _stacked(model, measured)
-    with styled():
-        text = "Lines: model" + ("; circles: measured." if measured is not None else ".") + " All axes logarithmic."
-        figure = new_figure(8.4, 3.6, title, text)
-        left, right = figure.subplots(1, 2, sharey=True)
-        _family(left, data, "gpus", "batch_size", "throughput", title="batch size")
-        _family(right, data, "batch_size", "gpus", "throughput", title="GPUs")
-        left.set(xlabel="GPUs", ylabel="throughput (examples/s)")
-        right.set_xlabel("total batch size (examples)")
+    text = "Lines: model" + ("; circles: measured." if measured is not None else ".") + " All axes logarithmic."
+    figure = new_figure(8.4, 3.6, title, text)
+    left, right = figure.subplots(1, 2, sharey=True)
+    _family(left, data, "gpus", "batch_size", "throughput", title="batch size")
+    _family(right, data, "batch_size", "gpus", "throughput", title="GPUs")
+    left.set(xlabel="GPUs", ylabel="throughput (examples/s)")
+    right.set_xlabel("total batch size (examples)")
     return figure, data
 
 
+@styled()
 def types_figure(model: pd.DataFrame, *, title: str, unit: str = "examples/s") -> Drawn:
     """Draw throughput over GPUs, a panel for each GPU type side by side and a line for each batch size.
 
     `model` has the columns `gpu_type, gpus, batch_size, throughput`; all panels have the same axes.
     """
     types = sorted(model["gpu_type"].unique())
-    with styled():
-        text = "A line for each total batch size; the same axes for all GPU types, logarithmic."
-        figure = new_figure(2.2 + 2.9 * len(types), 3.6, title, text)
-        panels = figure.subplots(1, len(types), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, kind in zip(panels, types, strict=True):
-            beside = "batch size" if kind == types[-1] else None
-            own, sizes = model[model["gpu_type"] == kind], model["batch_size"]
-            _family(axes, own, "gpus", "batch_size", "throughput", members=sizes, title=beside)
-            axes.set(title=str(kind).upper(), xlabel="GPUs")
-        panels[0].set_ylabel(f"throughput ({unit})")
+    text = "A line for each total batch size; the same axes for all GPU types, logarithmic."
+    figure = new_figure(2.2 + 2.9 * len(types), 3.6, title, text)
+    panels = figure.subplots(1, len(types), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, kind in zip(panels, types, strict=True):
+        beside = "batch size" if kind == types[-1] else None
+        own, sizes = model[model["gpu_type"] == kind], model["batch_size"]
+        _family(axes, own, "gpus", "batch_size", "throughput", members=sizes, title=beside)
+        axes.set(title=str(kind).upper(), xlabel="GPUs")
+    panels[0].set_ylabel(f"throughput ({unit})")
     return figure, model
 
 
+@styled()
 def efficiency_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None, *, title: str) -> Drawn:
     """Draw statistical efficiency over training, a line per batch size.
 
     Both tables have the columns `progress` (share of training done, 0 to 1), `batch_size` and `efficiency` (0 to 1).
     """
     data = _stacked(model, measured)
-    with styled():
-        text = "Efficiency: progress per example relative to the initial batch size." + (
-            " Lines: model; circles: measured." if measured is not None else ""
-        )
-        figure = new_figure(6.6, 3.6, title, text)
-        axes = figure.subplots()
-        _family(axes, data, "progress", "batch_size", "efficiency", title="batch size")
-        axes.set_ylabel("statistical efficiency (%)")
+    text = "Efficiency: progress per example relative to the initial batch size." + (
+        " Lines: model; circles: measured." if measured is not None else ""
+    )
+    figure = new_figure(6.6, 3.6, title, text)
+    axes = figure.subplots()
+    _family(axes, data, "progress", "batch_size", "efficiency", title="batch size")
+    axes.set_ylabel("statistical efficiency (%)")
     return figure, data
 
 
@@ -135,19 +135,19 @@ _COLOURS = {
 }
 
 
+@styled()
 def plan_parts(data: pd.DataFrame, *, title: str) -> Drawn:
     """Draw a bar for each plan, its seconds by part; `data` has one row per plan: `plan`, and the seconds by part."""
-    with styled():
-        figure = new_figure(7.2, 1.2 + 0.32 * len(data), title, "Seconds of a step that nothing else hides.")
-        axes = figure.subplots()
-        begun = pd.Series(0.0, index=data.index)
-        for part, colour in _COLOURS.items():
-            axes.barh(data.index, data[part], left=begun, color=colour, label=part, height=0.7)
-            begun += data[part]
-        axes.set_yticks(data.index, data["plan"])
-        axes.invert_yaxis()
-        axes.set_xlabel("seconds of a step")
-        legend_above(figure, axes)
+    figure = new_figure(7.2, 1.2 + 0.32 * len(data), title, "Seconds of a step that nothing else hides.")
+    axes = figure.subplots()
+    begun = pd.Series(0.0, index=data.index)
+    for part, colour in _COLOURS.items():
+        axes.barh(data.index, data[part], left=begun, color=colour, label=part, height=0.7)
+        begun += data[part]
+    axes.set_yticks(data.index, data["plan"])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of a step")
+    legend_above(figure, axes)
     return figure, data
 
 
@@ -182,18 +182,18 @@ def efficiency_sheet(table: pd.DataFrame, *, title: str = "Statistical efficienc
     return _sheet(table, title, text, "progress", "efficiency")
 
 
+@styled()
 def _sheet(table: pd.DataFrame, title: str, text: str, x: str, y: str) -> Drawn:
     """Draw `y` over `x`, a panel for each application."""
     names = list(table["application"].unique())
     rows = -(-len(names) // _COLUMNS)
-    with styled():
-        figure = new_figure(_PANEL[0] * min(len(names), _COLUMNS), _PANEL[1] * rows, title, text)
-        panels = figure.subplots(rows, min(len(names), _COLUMNS), squeeze=False).ravel()
-        for name, axes in zip(names, panels, strict=False):
-            _family(axes, table[table["application"] == name], x, "batch_size", y)
-            axes.set(title=name, ylabel="examples/s" if x == "gpus" else "efficiency (%)")
-            if x == "gpus":
-                axes.set_xlabel("GPUs")
-        for axes in panels[len(names) :]:
-            axes.set_visible(False)
+    figure = new_figure(_PANEL[0] * min(len(names), _COLUMNS), _PANEL[1] * rows, title, text)
+    panels = figure.subplots(rows, min(len(names), _COLUMNS), squeeze=False).ravel()
+    for name, axes in zip(names, panels, strict=False):
+        _family(axes, table[table["application"] == name], x, "batch_size", y)
+        axes.set(title=name, ylabel="examples/s" if x == "gpus" else "efficiency (%)")
+        if x == "gpus":
+            axes.set_xlabel("GPUs")
+    for axes in panels[len(names) :]:
+        axes.set_visible(False)
     return figure, table

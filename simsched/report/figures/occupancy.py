@@ -21,7 +21,7 @@ from simsched.report.figures.style import REST, Drawn, Plan, area_colours, legen
 from simsched.report.units import Shown, time_unit
 from simsched.results import Cell, Row, Run
 from simsched.results.metric import integrals
-from simsched.results.stays import OFF, Stay, colour_groups, outages_told, stays_of, waiting_by
+from simsched.results.stays import OFF, Stay, colour_groups, outages_told, rows_of_nodes, stays_of, waiting_by
 
 #: More nodes than this are indistinguishable on a page.
 MOST_NODES = 32
@@ -42,6 +42,7 @@ _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 Tables = tuple[pd.DataFrame, pd.DataFrame]
 
 
+@styled()
 def occupancy(
     cells: Mapping[str, Tables],
     nodes: Sequence[int],
@@ -65,23 +66,22 @@ def occupancy(
     last_s = max((stay.end_s for own in found.values() for stay in own), default=1.0)
     unit = time_unit(last_s)
     out_of_use = _kinds(outages)
-    with styled():
-        height = max(1.2, min(0.16 * sum(shown) + 0.3, 5.0))
-        told = "" if not outages else _outages_caption(outages)
-        figure = new_figure(7.2, height * len(cells) + 0.5, title, _caption(by, len(nodes)) + told)
-        panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (label, own) in zip(panels, found.items(), strict=True):
-            failed = set(cells[label][0].query("status in ('Failed', 'Killed')")["job_id"])
-            tops = _tops(own, shown)
-            if label in outages:
-                times = {name: outages[label][name] * unit.factor for name in ("start_s", "end_s")}
-                _bands(axes, outages[label].assign(**times), out_of_use, tops)
-            _panel(axes, own, tops, unit, {job: colours[group] for job, group in groups.items()}, failed)
-            axes.set_title(label)
-        time_axis(panels[-1], unit, last_s=last_s)
-        handles = [] if by == "job" else [Patch(color=colour, label=name) for name, colour in colours.items()]
-        handles += [Patch(**look, label=_OFF_LABEL if kind == OFF else kind) for kind, look in out_of_use.items()]
-        legend_above(figure, panels[0], handles)
+    height = max(1.2, min(0.16 * sum(shown) + 0.3, 5.0))
+    told = "" if not outages else _outages_caption(outages)
+    figure = new_figure(7.2, height * len(cells) + 0.5, title, _caption(by, len(nodes)) + told)
+    panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (label, own) in zip(panels, found.items(), strict=True):
+        failed = set(cells[label][0].query("status in ('Failed', 'Killed')")["job_id"])
+        tops = np.cumsum([0, *rows_of_nodes(shown, own)])  # the first row of each node, and the end of the last
+        if label in outages:
+            times = {name: outages[label][name] * unit.factor for name in ("start_s", "end_s")}
+            _bands(axes, outages[label].assign(**times), out_of_use, tops)
+        _panel(axes, own, tops, unit, {job: colours[group] for job, group in groups.items()}, failed)
+        axes.set_title(label)
+    time_axis(panels[-1], unit, last_s=last_s)
+    handles = [] if by == "job" else [Patch(color=colour, label=name) for name, colour in colours.items()]
+    handles += [Patch(**look, label=_OFF_LABEL if kind == OFF else kind) for kind, look in out_of_use.items()]
+    legend_above(figure, panels[0], handles)
     lines = pd.DataFrame([{"policy": label, **asdict(stay)} for label, own in found.items() for stay in own])
     return figure, _with_outages(lines, outages, shown)
 
@@ -134,13 +134,6 @@ def _with_outages(lines: pd.DataFrame, outages: Mapping[str, pd.DataFrame], node
     return pd.concat([lines.assign(kind=""), pd.DataFrame(rows)], ignore_index=True) if rows else lines
 
 
-def _tops(own: Sequence[Stay], nodes: Sequence[int]) -> np.ndarray:
-    """Return the first row of each node, and the end of the last: its GPUs, or more if jobs share them."""
-    heights = [max([gpus, *(stay.first_gpu + stay.gpus for stay in own if stay.node == node)])
-               for node, gpus in enumerate(nodes)]  # fmt: skip
-    return np.concatenate([[0], np.cumsum(heights)])
-
-
 def _bands(axes: Axes, outages: pd.DataFrame, looks: Mapping[str, Mapping[str, Any]], tops: np.ndarray) -> None:
     """Draw when each node was out of use, behind the jobs; times are in the unit of the axis."""
     for kind, look in looks.items():
@@ -190,6 +183,7 @@ def _box(stay: Stay, tops: np.ndarray, start_s: float, end_s: float, factor: flo
     return [(left, top), (right, top), (right, bottom), (left, bottom)]
 
 
+@styled()
 def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs") -> Drawn:
     """Draw the number of waiting jobs over time, one panel per policy, stacked by tenant if there are several.
 
@@ -204,25 +198,22 @@ def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs")
     edges = np.linspace(0.0, last_s, _MOST_BINS + 1)
     unit = time_unit(last_s)
     frames = []
-    with styled():
-        caption = (
-            "Mean number of jobs that are in the system and hold no GPU, before their first start and between runs."
-        )
-        figure = new_figure(7.2, 1.5 * len(cells) + 0.6, title, caption)
-        panels = figure.subplots(len(cells), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-        for axes, (label, (own, intervals)) in zip(panels, cells.items(), strict=True):
-            waiting = waiting_by(own, intervals, groups, edges)[list(colours)]
-            heights = [waiting[name].to_numpy() for name in colours]
-            axes.stackplot(edges[:-1] * unit.factor, heights, colors=list(colours.values()), step="post",
-                           labels=list(colours))  # fmt: skip
-            axes.set(title=label, ylabel="jobs")
-            frames.append(waiting.assign(policy=label, time_s=edges[:-1]))
-        panels[0].set_ylim(0, None)
-        whole = panels[0].get_ylim()[1] >= _LEAST_WHOLE
-        panels[0].yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=whole))
-        time_axis(panels[-1], unit, last_s=last_s)
-        if by == "tenant":
-            legend_above(figure, panels[0])
+    caption = "Mean number of jobs that are in the system and hold no GPU, before their first start and between runs."
+    figure = new_figure(7.2, 1.5 * len(cells) + 0.6, title, caption)
+    panels = figure.subplots(len(cells), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, (label, (own, intervals)) in zip(panels, cells.items(), strict=True):
+        waiting = waiting_by(own, intervals, groups, edges)[list(colours)]
+        heights = [waiting[name].to_numpy() for name in colours]
+        axes.stackplot(edges[:-1] * unit.factor, heights, colors=list(colours.values()), step="post",
+                       labels=list(colours))  # fmt: skip
+        axes.set(title=label, ylabel="jobs")
+        frames.append(waiting.assign(policy=label, time_s=edges[:-1]))
+    panels[0].set_ylim(0, None)
+    whole = panels[0].get_ylim()[1] >= _LEAST_WHOLE
+    panels[0].yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=whole))
+    time_axis(panels[-1], unit, last_s=last_s)
+    if by == "tenant":
+        legend_above(figure, panels[0])
     return figure, pd.concat(frames, ignore_index=True)
 
 
@@ -254,6 +245,7 @@ def _quotas(cell: Cell) -> pd.DataFrame:
     return table.astype({name: "float64" for name in QuotaRow._fields if name != "queue"})
 
 
+@styled()
 def quotas_over_time(data: pd.DataFrame, last_s: float = 0.0, *, title: str) -> Drawn:
     """Draw a panel for each queue: its use of its own quota, its borrowing, its quota, and its reclaimed GPUs.
 
@@ -264,31 +256,29 @@ def quotas_over_time(data: pd.DataFrame, last_s: float = 0.0, *, title: str) -> 
     names = sorted(used.index[:_MOST_QUEUES])
     last_s = max(last_s, float(data["time_s"].max()))
     unit = time_unit(last_s)
-    with styled():
-        caption = "Reclaimed: GPUs taken back from other queues by preemption, summed since the start."
-        figure = new_figure(7.2, 1.2 * len(names) + 0.8, title, caption)
-        panels = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, name in zip(panels, names, strict=True):
-            part = data[data["queue"] == name]
-            x = np.append(part["time_s"].to_numpy("float64"), last_s) * unit.factor
-            own, borrowed, quota, back = (
-                np.append(values, values[-1])
-                for values in (
-                    (part["used"] - part["borrowed"]).to_numpy("float64"),
-                    *(part[key].to_numpy("float64") for key in ("borrowed", "quota", "reclaimed")),
-                )
+    caption = "Reclaimed: GPUs taken back from other queues by preemption, summed since the start."
+    figure = new_figure(7.2, 1.2 * len(names) + 0.8, title, caption)
+    panels = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, name in zip(panels, names, strict=True):
+        part = data[data["queue"] == name]
+        x = np.append(part["time_s"].to_numpy("float64"), last_s) * unit.factor
+        own, borrowed, quota, back = (
+            np.append(values, values[-1])
+            for values in (
+                (part["used"] - part["borrowed"]).to_numpy("float64"),
+                *(part[key].to_numpy("float64") for key in ("borrowed", "quota", "reclaimed")),
             )
-            axes.stackplot(
-                x, own, borrowed, colors=[_OWN, _BORROWED], labels=["own quota in use", "borrowed"], step="post"
-            )
-            axes.step(x, quota, where="post", color=_QUOTA, linestyle="--", linewidth=1, label="quota")
-            axes.step(x, back, where="post", color=_RECLAIMED, linewidth=1, label="reclaimed so far")
-            axes.set(title=name, ylabel="GPUs", ylim=(0, None))
-        time_axis(panels[-1], unit, last_s=last_s)
-        legend_above(figure, panels[0])
+        )
+        axes.stackplot(x, own, borrowed, colors=[_OWN, _BORROWED], labels=["own quota in use", "borrowed"], step="post")
+        axes.step(x, quota, where="post", color=_QUOTA, linestyle="--", linewidth=1, label="quota")
+        axes.step(x, back, where="post", color=_RECLAIMED, linewidth=1, label="reclaimed so far")
+        axes.set(title=name, ylabel="GPUs", ylim=(0, None))
+    time_axis(panels[-1], unit, last_s=last_s)
+    legend_above(figure, panels[0])
     return figure, data
 
 
+@styled()
 def domains_over_time(cells: Mapping[str, Cell], level: str, domains: Sequence[Sequence[int]], *, title: str) -> Drawn:
     """Draw a panel for each policy: a row for each domain of a level, darker with more of its GPUs in use.
 
@@ -298,21 +288,20 @@ def domains_over_time(cells: Mapping[str, Cell], level: str, domains: Sequence[S
     edges = np.linspace(0.0, last_s, _BINS + 1)
     unit = time_unit(last_s)
     frames = []
-    with styled():
-        figure = new_figure(
-            7.2, len(cells) * (0.7 + 0.22 * len(domains)) + 0.8, title, "Dark: all GPUs in use; white: none."
-        )
-        panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (label, cell) in zip(panels, cells.items(), strict=True):
-            shares = _shares(cell, domains, edges)
-            axes.pcolormesh(edges * unit.factor, np.arange(len(domains) + 1), shares, cmap="Blues", vmin=0, vmax=1)
-            axes.set_yticks(np.arange(len(domains)) + 0.5, [str(number) for number in range(len(domains))])
-            axes.invert_yaxis()
-            axes.grid(visible=False)
-            axes.set(ylabel=level, title=label)
-            for number, row in enumerate(shares):
-                frames.append(pd.DataFrame({"policy": label, "domain": number, "time_s": edges[:-1], "share": row}))
-        time_axis(panels[-1], unit, last_s=last_s)
+    figure = new_figure(
+        7.2, len(cells) * (0.7 + 0.22 * len(domains)) + 0.8, title, "Dark: all GPUs in use; white: none."
+    )
+    panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (label, cell) in zip(panels, cells.items(), strict=True):
+        shares = _shares(cell, domains, edges)
+        axes.pcolormesh(edges * unit.factor, np.arange(len(domains) + 1), shares, cmap="Blues", vmin=0, vmax=1)
+        axes.set_yticks(np.arange(len(domains)) + 0.5, [str(number) for number in range(len(domains))])
+        axes.invert_yaxis()
+        axes.grid(visible=False)
+        axes.set(ylabel=level, title=label)
+        for number, row in enumerate(shares):
+            frames.append(pd.DataFrame({"policy": label, "domain": number, "time_s": edges[:-1], "share": row}))
+    time_axis(panels[-1], unit, last_s=last_s)
     return figure, pd.concat(frames, ignore_index=True)
 
 

@@ -1,4 +1,4 @@
-"""Figures for operators: a trace, capacity, the effects of a change, waits, packing."""
+"""Figures for operators: a trace, capacity, the effects of a change, waits, packing; and the one of a league."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.distribution import duration_axis, share_within
+from simsched.report.figures.lettering import label_text
 from simsched.report.figures.style import BAND_ALPHA, PALETTE, Drawn, legend_above, looks, new_figure, styled, time_axis
 from simsched.report.units import DAY_S, HOUR_S, time_unit
 from simsched.results import Estimate
 from simsched.results.analyses import SIZES
+from simsched.results.league import LeagueTable, standings
 
 #: Colours of the verdicts, distinct without red and green.
 _COLOURS = {"gains": "#0072B2", "loses": "#D55E00", "as before": "#808080"}
@@ -26,6 +28,7 @@ _LEAST_H = 1 / 60
 _MOST_QUEUES, _LETTERS = 8, 44
 
 
+@styled()
 def capacity_curve(
     curves: Mapping[str, Sequence[tuple[int, float, float | None]]], *, metric: str, bound: float, title: str
 ) -> Drawn:
@@ -36,17 +39,16 @@ def capacity_curve(
     rows = [(label, *point) for label, points in curves.items() for point in points]
     data = pd.DataFrame(rows, columns=["label", "nodes", "value", "cost"])
     priced = bool(data["cost"].notna().all()) and len(data) > 0
-    with styled():
-        caption = "Points: runs of the log with so many nodes. Grey line: the target."
-        figure = new_figure(8.4 if priced else 5.6, 2.8, title, caption)
-        panels = figure.subplots(1, 2 if priced else 1, sharey=True, squeeze=False)[0]
-        _capacity_panel(panels[0], data, "nodes", bound)
-        panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-        panels[0].set(xlabel="nodes of the type, the others as they are", ylabel=metric)
-        if priced:
-            _capacity_panel(panels[1], data.assign(cost=data["cost"] / 1000), "cost", bound)
-            panels[1].set_xlabel("cost of the cluster (thousand dollars a month)")
-        legend_above(figure, panels[0])
+    caption = "Points: runs of the log with so many nodes. Grey line: the target."
+    figure = new_figure(8.4 if priced else 5.6, 2.8, title, caption)
+    panels = figure.subplots(1, 2 if priced else 1, sharey=True, squeeze=False)[0]
+    _capacity_panel(panels[0], data, "nodes", bound)
+    panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    panels[0].set(xlabel="nodes of the type, the others as they are", ylabel=metric)
+    if priced:
+        _capacity_panel(panels[1], data.assign(cost=data["cost"] / 1000), "cost", bound)
+        panels[1].set_xlabel("cost of the cluster (thousand dollars a month)")
+    legend_above(figure, panels[0])
     return figure, data
 
 
@@ -58,34 +60,35 @@ def _capacity_panel(axes: Axes, data: pd.DataFrame, x: str, bound: float) -> Non
     axes.set_ylim(bottom=0)
 
 
+@styled()
 def wait_changes(groups: pd.DataFrame, *, title: str) -> Drawn:
     """Draw a line for each group from its mean wait before to its mean wait after, coloured by verdict.
 
     `groups` has the columns `by, group, before_h, after_h, verdict`; it is also the data of the figure.
     """
     count = len(groups)
-    with styled():
-        caption = "Ring: mean wait before the change. Dot: after it."
-        figure = new_figure(6.4, 0.7 + _ROW_INCHES * count, title, caption)
-        axes = figure.subplots()
-        labels = [f"{by}: {name}" for by, name in zip(groups["by"], groups["group"], strict=True)]
-        before, after = (groups[name].to_numpy("float64") for name in ("before_h", "after_h"))
-        for place, verdict in enumerate(groups["verdict"]):
-            colour, y = _COLOURS[str(verdict)], count - place
-            axes.plot([before[place], after[place]], [y, y], color=colour, linewidth=2)
-            axes.plot(before[place], y, "o", color=colour, markerfacecolor="white", markersize=6)
-            axes.plot(after[place], y, "o", color=colour, markersize=6)
-        for verdict, colour in _COLOURS.items():
-            axes.plot([], [], "o-", color=colour, label=verdict)
-        axes.set_yticks(range(count, 0, -1), labels)
-        axes.set_ylim(0.4, count + 0.6)
-        axes.set_xlim(left=0)
-        axes.set_xlabel("mean wait (h)")
-        axes.grid(visible=False, axis="y")
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    caption = "Ring: mean wait before the change. Dot: after it."
+    figure = new_figure(6.4, 0.7 + _ROW_INCHES * count, title, caption)
+    axes = figure.subplots()
+    labels = [f"{by}: {name}" for by, name in zip(groups["by"], groups["group"], strict=True)]
+    before, after = (groups[name].to_numpy("float64") for name in ("before_h", "after_h"))
+    for place, verdict in enumerate(groups["verdict"]):
+        colour, y = _COLOURS[str(verdict)], count - place
+        axes.plot([before[place], after[place]], [y, y], color=colour, linewidth=2)
+        axes.plot(before[place], y, "o", color=colour, markerfacecolor="white", markersize=6)
+        axes.plot(after[place], y, "o", color=colour, markersize=6)
+    for verdict, colour in _COLOURS.items():
+        axes.plot([], [], "o-", color=colour, label=verdict)
+    axes.set_yticks(range(count, 0, -1), labels)
+    axes.set_ylim(0.4, count + 0.6)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("mean wait (h)")
+    axes.grid(visible=False, axis="y")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure, groups
 
 
+@styled()
 def wait_comparison(jobs: pd.DataFrame, *, title: str) -> Drawn:
     """Draw the distribution of waits, recorded and simulated, and their 90th percentiles by size and by queue.
 
@@ -104,24 +107,23 @@ def wait_comparison(jobs: pd.DataFrame, *, title: str) -> Drawn:
             p90 = [float(np.percentile(jobs[jobs[by] == name][column], 90)) / HOUR_S for name in names]
             frames.append(pd.DataFrame({"panel": by, "kind": kind, "x": names, "value": p90}))
     data = pd.concat([frame.astype({"x": object}) for frame in frames], ignore_index=True)
-    with styled():
-        caption = "Left: share of jobs that waited at most so long. Bars: nine of ten jobs waited at most so long."
-        figure = new_figure(4.0 * (1 + len(groups)), 2.8, title, caption)
-        left, *bars = figure.subplots(1, 1 + len(groups))
-        for number, (kind, _, colour, line) in enumerate(_KINDS):
-            part = data[data["kind"] == kind]
-            curve = part[part["panel"] == "share"]
-            left.plot(HOUR_S * curve["x"].astype(float), 100 * curve["value"], line, color=colour, label=kind)
-            for axes, (by, names) in zip(bars, groups.items(), strict=True):
-                places = np.arange(len(names)) + 0.4 * (number - 0.5)
-                axes.bar(places, part[part["panel"] == by]["value"], width=0.36, color=colour)
-        duration_axis(left, "wait (logarithmic)", most_ticks=6)
-        left.set(ylabel="share of jobs (%)", ylim=(0, 100))
+    caption = "Left: share of jobs that waited at most so long. Bars: nine of ten jobs waited at most so long."
+    figure = new_figure(4.0 * (1 + len(groups)), 2.8, title, caption)
+    left, *bars = figure.subplots(1, 1 + len(groups))
+    for number, (kind, _, colour, line) in enumerate(_KINDS):
+        part = data[data["kind"] == kind]
+        curve = part[part["panel"] == "share"]
+        left.plot(HOUR_S * curve["x"].astype(float), 100 * curve["value"], line, color=colour, label=kind)
         for axes, (by, names) in zip(bars, groups.items(), strict=True):
-            tilt = 30 if max(map(len, names)) * len(names) > _LETTERS else 0
-            axes.set_xticks(range(len(names)), names, rotation=tilt, ha="right" if tilt else "center")
-            axes.set(xlabel=f"by {by}", ylabel="90th percentile of waits (h)")
-        legend_above(figure, left)
+            places = np.arange(len(names)) + 0.4 * (number - 0.5)
+            axes.bar(places, part[part["panel"] == by]["value"], width=0.36, color=colour)
+    duration_axis(left, "wait (logarithmic)", most_ticks=6)
+    left.set(ylabel="share of jobs (%)", ylim=(0, 100))
+    for axes, (by, names) in zip(bars, groups.items(), strict=True):
+        tilt = 30 if max(map(len, names)) * len(names) > _LETTERS else 0
+        axes.set_xticks(range(len(names)), names, rotation=tilt, ha="right" if tilt else "center")
+        axes.set(xlabel=f"by {by}", ylabel="90th percentile of waits (h)")
+    legend_above(figure, left)
     return figure, data
 
 
@@ -135,6 +137,7 @@ def _groups(jobs: pd.DataFrame) -> dict[str, list[str]]:
     return groups
 
 
+@styled()
 def allocation_curves(
     curves: Mapping[str, tuple[Sequence[float], Sequence[Estimate]]], *, title: str, seeds: int
 ) -> Drawn:
@@ -151,19 +154,18 @@ def allocation_curves(
     styles = looks(curves)
     bands = "" if seeds < 2 else f", bands 95 % intervals over {seeds} seeds"
     caption = f"Grey line: all that is asked for. Lines are means{bands}."
-    with styled():
-        figure = new_figure(5.6, 3.2, title, caption)
-        axes = figure.subplots()
-        for rule, part in data.groupby("rule", sort=False):
-            colour, dash = styles[str(rule)].colour, styles[str(rule)].dash
-            axes.plot(part["demand"] * 100, part["allocated"] * 100, color=colour, linestyle=dash, label=str(rule))
-            if part["low"].notna().all():
-                axes.fill_between(
-                    part["demand"] * 100, part["low"] * 100, part["high"] * 100, color=colour, alpha=BAND_ALPHA
-                )
-        axes.plot([0, 100], [0, 100], color="#999999", linewidth=1.2, zorder=0)
-        axes.set(xlabel="GPUs asked for (% of the cluster)", ylabel="GPUs allocated (%)")
-        legend_above(figure, axes)
+    figure = new_figure(5.6, 3.2, title, caption)
+    axes = figure.subplots()
+    for rule, part in data.groupby("rule", sort=False):
+        colour, dash = styles[str(rule)].colour, styles[str(rule)].dash
+        axes.plot(part["demand"] * 100, part["allocated"] * 100, color=colour, linestyle=dash, label=str(rule))
+        if part["low"].notna().all():
+            axes.fill_between(
+                part["demand"] * 100, part["low"] * 100, part["high"] * 100, color=colour, alpha=BAND_ALPHA
+            )
+    axes.plot([0, 100], [0, 100], color="#999999", linewidth=1.2, zorder=0)
+    axes.set(xlabel="GPUs asked for (% of the cluster)", ylabel="GPUs allocated (%)")
+    legend_above(figure, axes)
     return figure, data
 
 
@@ -174,6 +176,7 @@ _BUCKET_NAMES = (*(name for _, name in _BUCKETS), ">8 GPUs")
 _TRACE_POINTS = 300
 
 
+@styled()
 def trace_picture(jobs: pd.DataFrame, *, title: str) -> Drawn:
     """Draw arrivals per hour, the mix of GPU counts, and durations by GPU count.
 
@@ -182,18 +185,17 @@ def trace_picture(jobs: pd.DataFrame, *, title: str) -> Drawn:
     """
     timed = jobs[jobs["duration_s"] > 0]
     data = pd.concat([_arrivals(jobs), _mix(jobs, timed), _durations(timed)], ignore_index=True)
-    with styled():
-        parts = int((_parts(jobs) < 1).sum())
-        caption = f"{len(jobs):,} jobs. GPU time: GPUs asked for times duration."
-        if parts:
-            caption += f" {parts:,} jobs want a part of a GPU, counted as such in GPU time."
-        if len(timed) < len(jobs):
-            caption += f" {len(jobs) - len(timed):,} jobs without a duration are left out of GPU time and durations."
-        figure = new_figure(8.0, 5.2, title, caption)
-        grid = figure.add_gridspec(2, 2)
-        _draw_arrivals(figure.add_subplot(grid[0, :]), data[data["panel"] == "arrivals"])
-        _draw_mix(figure.add_subplot(grid[1, 0]), data[data["panel"] == "mix"])
-        _draw_durations(figure.add_subplot(grid[1, 1]), data[data["panel"] == "durations"])
+    parts = int((_parts(jobs) < 1).sum())
+    caption = f"{len(jobs):,} jobs. GPU time: GPUs asked for times duration."
+    if parts:
+        caption += f" {parts:,} jobs want a part of a GPU, counted as such in GPU time."
+    if len(timed) < len(jobs):
+        caption += f" {len(jobs) - len(timed):,} jobs without a duration are left out of GPU time and durations."
+    figure = new_figure(8.0, 5.2, title, caption)
+    grid = figure.add_gridspec(2, 2)
+    _draw_arrivals(figure.add_subplot(grid[0, :]), data[data["panel"] == "arrivals"])
+    _draw_mix(figure.add_subplot(grid[1, 0]), data[data["panel"] == "mix"])
+    _draw_durations(figure.add_subplot(grid[1, 1]), data[data["panel"] == "durations"])
     return figure, data
 
 
@@ -282,3 +284,35 @@ def _draw_durations(axes: Axes, part: pd.DataFrame) -> None:
         axes.plot(line["x"].astype(float), line["y"], color=colours[str(name)], linestyle=dash, label=str(name))
     duration_axis(axes, "duration (logarithmic)", most_ticks=6)
     axes.legend()
+
+
+#: The least share shown.
+_LEAST_SHARE = -1.0
+
+
+@styled()
+def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
+    """Draw the share of the way from FIFO to the bound of each policy that ran all contests; None without any.
+
+    The data are `policy, oracle, share, low, high`.
+    """
+    found = [(row, oracles) for oracles in (False, True) for row in standings(table, oracles=oracles).rows]
+    if not found:
+        return None
+    rows = [(row.policy, oracle, row.share.mean, row.share.low, row.share.high) for row, oracle in found]
+    data = pd.DataFrame(rows, columns=["policy", "oracle", "share", "low", "high"])
+    caption = "0: as FIFO; 1: at the bound, below which no schedule comes. Bars are 95 % intervals; oracles, which "
+    caption += f"read what no real scheduler has, in another colour. Shares below {_LEAST_SHARE:g} are not shown."
+    figure = new_figure(7.2, 0.8 + 0.21 * len(rows), title, caption)
+    axes = figure.subplots()
+    for place, (_, oracle, share, low, high) in enumerate(rows):
+        colour = PALETTE[1] if oracle else PALETTE[0]
+        if low is not None and high is not None:
+            axes.plot([low, high], [place, place], color=colour, linewidth=1)
+        axes.plot([share], [place], "s" if oracle else "o", color=colour, markersize=4)
+    axes.axvline(0, color="#888888", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [label_text(name) for name in data["policy"]])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(max(_LEAST_SHARE, min(-0.05, float(data["share"].min()) - 0.05)), 1.02)
+    axes.set_xlabel("share of the way from FIFO to the bound")
+    return figure, data

@@ -20,9 +20,9 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from simsched.files import write_text, written_aside
-from simsched.outlets import cells_wide, csv_cell, file_name, latex_text
+from simsched.outlets import csv_cell, file_name, latex_text
 from simsched.report.figures.lettering import write_figure, write_texts
-from simsched.report.figures.style import FORMATS, NO_DATES, Figure, corner, styled, take_words
+from simsched.report.figures.style import FORMATS, NO_DATES, Figure, legend_columns, place_legend, styled, take_words
 
 #: The widths in inches at most conferences.
 WIDTHS: Mapping[str, float] = MappingProxyType({"one-column": 3.33, "two-columns": 7.0})
@@ -105,24 +105,13 @@ def _legend(figure: Figure, width: float) -> float:
     old: Any = figure.legends[0]
     handles, labels = old.legend_handles, [text.get_text() for text in old.get_texts()]
     old.remove()
-    longest = max(map(cells_wide, labels))
-    columns = max(1, min(len(labels), int((width - 0.1) / (_LEGEND_HANDLE + _LEGEND_LETTER * longest))))
-    figure.legend(
-        handles,
-        labels,
-        loc="upper left",
-        bbox_to_anchor=(_GAP, -_GAP),
-        bbox_transform=corner(figure, 1),
-        ncols=columns,
-        fontsize=_LEGEND_SIZE,
-        borderpad=0,
-        borderaxespad=0,
-        columnspacing=1.0,
-        handlelength=2.0,
-    )
+    columns = legend_columns(labels, width - 0.1, _LEGEND_HANDLE, _LEGEND_LETTER)
+    how = {"ncols": columns, "fontsize": _LEGEND_SIZE, "columnspacing": 1.0, "handlelength": 2.0}
+    place_legend(figure, handles, labels, (_GAP, -_GAP), **how)
     return _LEGEND_LINE * -(-len(labels) // columns) + 2 * _GAP
 
 
+@styled()
 def save(
     figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: Sequence[str] = FORMATS, style: str = "page"
 ) -> list[Path]:
@@ -134,14 +123,13 @@ def save(
     folder, name = Path(folder), file_name(name)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    with styled():
-        if style != "page":
-            write_text(folder / f"{name}.tex", for_paper(figure, style, name))
-            paths.append(folder / f"{name}.tex")
-        for kind in formats:
-            paths.append(folder / f"{name}.{kind}")
-            with written_aside(paths[-1]) as aside:
-                write_figure(figure, aside, format=kind, metadata=NO_DATES.get(kind))
+    if style != "page":
+        write_text(folder / f"{name}.tex", for_paper(figure, style, name))
+        paths.append(folder / f"{name}.tex")
+    for kind in formats:
+        paths.append(folder / f"{name}.{kind}")
+        with written_aside(paths[-1]) as aside:
+            write_figure(figure, aside, format=kind, metadata=NO_DATES.get(kind))
     paths.append(folder / f"{name}.csv")
     with written_aside(paths[-1]) as aside:
         data.map(csv_cell).rename(columns=csv_cell).to_csv(aside, index=False, lineterminator="\n")

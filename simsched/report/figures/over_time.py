@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,11 +105,12 @@ _EFFICIENCY = Panel("efficiency", "Mean statistical efficiency of running jobs",
 _EFFICIENCY_WORDS = "The efficiency of a job is its progress per example relative to its initial batch size."
 
 
+@styled()
 def _drawn(
     data: pd.DataFrame,
     panels: Sequence[Panel],
     title: str,
-    caption: Callable[[str], str],
+    caption: str,
     seeds: int,
     *,
     width_s: float = 0.0,
@@ -121,9 +122,9 @@ def _drawn(
 ) -> Drawn:
     """Draw panels one above the other, a line for each policy, with the range over a few seeds.
 
-    Values hold for `width_s` from their time on. The `caption` takes the words about means and ranges. Published
-    `curves` of the panels' columns (x in hours, policies as series) are thin, in the colour of their policy; `level`
-    is a dotted line in the first panel, with its name.
+    Values hold for `width_s` from their time on. In the `caption` `{}` stands for the words about means and ranges.
+    Published `curves` of the panels' columns (x in hours, policies as series) are thin, in the colour of their policy;
+    `level` is a dotted line in the first panel, with its name.
     """
     styles = styles or looks(data["policy"])
     unit = time_unit(float(data["time_s"].max()) + width_s)
@@ -134,31 +135,30 @@ def _drawn(
         f"{' and' if width_s else ''} over {seeds} seeds{span_words(several) if spans else ''}" if seeds > 1 else ""
     )
     words += ". Thin lines with dots: published" if curves else ""
-    with styled():
-        figure = new_figure(7.2, 0.6 + 2.0 * len(panels), title, caption(words))
-        grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, panel in zip(grid, panels, strict=True):
-            for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
-                look, times = styles[str(label)], (part["time_s"] + width_s / 2) * unit.factor
-                style = {"color": look.colour, "linestyle": look.dash, "label": str(label)}
-                drawn = "steps-mid" if panel.steps and seeds == 1 else "default"
-                (curve,) = axes.plot(times, panel.factor * part[panel.column], drawstyle=drawn, **style)
-                if spans:
-                    low, high = (panel.factor * part[f"{panel.column}_{end}"] for end in ("low", "high"))
-                    span(curve, low, high, look, place, several)
-                points = [(one.x, one.y) for one in curves if (one.panel, one.series) == (panel.column, label)]
-                if points:
-                    x, y = zip(*points, strict=True)
-                    thin: Any = {"linewidth": 0.9, "alpha": 0.6, "marker": ".", "markersize": 3}
-                    axes.plot(np.array(x) * HOUR_S * unit.factor, y, color=look.colour, **thin)
-            axes.set(title=panel.title, ylabel=panel.axis)
-            axes.set_ylim(None if panel.top == _FREE else 0, None if panel.top == _FREE else panel.top)
-            axes.yaxis.set_major_locator(MaxNLocator(integer=panel.factor == 1 and panel.top != _FREE))
-        if level is not None:
-            grid[0].axhline(level[0], color="#888888", linestyle=":", linewidth=1, label=level[1])
-            grid[0].set_ylim(0, None)
-        time_axis(grid[-1], unit, since)
-        legend_above(figure, grid[0])
+    figure = new_figure(7.2, 0.6 + 2.0 * len(panels), title, caption.format(words))
+    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, panel in zip(grid, panels, strict=True):
+        for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
+            look, times = styles[str(label)], (part["time_s"] + width_s / 2) * unit.factor
+            style = {"color": look.colour, "linestyle": look.dash, "label": str(label)}
+            drawn = "steps-mid" if panel.steps and seeds == 1 else "default"
+            (curve,) = axes.plot(times, panel.factor * part[panel.column], drawstyle=drawn, **style)
+            if spans:
+                low, high = (panel.factor * part[f"{panel.column}_{end}"] for end in ("low", "high"))
+                span(curve, low, high, look, place, several)
+            points = [(one.x, one.y) for one in curves if (one.panel, one.series) == (panel.column, label)]
+            if points:
+                x, y = zip(*points, strict=True)
+                thin: Any = {"linewidth": 0.9, "alpha": 0.6, "marker": ".", "markersize": 3}
+                axes.plot(np.array(x) * HOUR_S * unit.factor, y, color=look.colour, **thin)
+        axes.set(title=panel.title, ylabel=panel.axis)
+        axes.set_ylim(None if panel.top == _FREE else 0, None if panel.top == _FREE else panel.top)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=panel.factor == 1 and panel.top != _FREE))
+    if level is not None:
+        grid[0].axhline(level[0], color="#888888", linestyle=":", linewidth=1, label=level[1])
+        grid[0].set_ylim(0, None)
+    time_axis(grid[-1], unit, since)
+    legend_above(figure, grid[0])
     return figure, data
 
 
@@ -187,11 +187,7 @@ def over_time(
     """
     trains = _trains(data)
     panels = [Panel("gpus", "GPUs allocated", "GPUs"), *([_EFFICIENCY] if trains else [])]
-
-    def caption(words: str) -> str:
-        done = ". A finished seed counts as 0 GPUs" if seeds > 1 else ""
-        return f"{words}{done}." + (f" {_EFFICIENCY_WORDS}" if trains else "")
-
+    caption = "{}" + ". A finished seed counts as 0 GPUs" * (seeds > 1) + "." + f" {_EFFICIENCY_WORDS}" * trains
     level = (total_gpus, f"all {total_gpus:,} GPUs") if total_gpus else None
     return _drawn(
         data, panels, title, caption, seeds, width_s=_width_s(data), styles=styles, curves=curves, level=level
@@ -251,20 +247,12 @@ def nodes_over_time(
     """
     trains, top = _trains(data), 1.08 * float(data["nodes_high"].max())
     nodes = Panel("nodes", "Nodes rented" if rented else "Nodes up", "nodes", top=top, steps=True)
-
-    def caption(words: str) -> str:
-        done = (
-            ""
-            if seeds == 1
-            else f" A seed whose jobs are done {'rents nothing' if rented else 'counts no node'} any more."
-        )
-        what = (
-            "rented while it is up or starting; the area under a line is what the cluster costs"
-            if rented
-            else "up unless it has failed and is not yet repaired"
-        )
-        return f"{words}.{done} A node is {what}." + (f" {_EFFICIENCY_WORDS}" if trains else "")
-
+    after, what = "counts no node", "up unless it has failed and is not yet repaired"
+    if rented:
+        after = "rents nothing"
+        what = "rented while it is up or starting; the area under a line is what the cluster costs"
+    done = "" if seeds == 1 else f" A seed whose jobs are done {after} any more."
+    caption = f"{{}}.{done} A node is {what}." + f" {_EFFICIENCY_WORDS}" * trains
     return _drawn(
         data, [nodes, *([_EFFICIENCY] if trains else [])], title, caption, seeds, width_s=_width_s(data), styles=styles,
         curves=curves, most_spans=_MOST_SPANS,
@@ -307,9 +295,6 @@ def trials_over_time(
         Panel("accuracy", "Mean accuracy of the five best trials so far", "accuracy (%)", top=_FREE),
         Panel("done", "Trials finished", "trials"),
     )
-
-    def caption(words: str) -> str:
-        text = "Accuracies come from a synthetic response surface that knows nothing of the scheduler."
-        return f"{text} {words}." if seeds > 1 else text
-
+    caption = "Accuracies come from a synthetic response surface that knows nothing of the scheduler."
+    caption += " {}." * (seeds > 1)
     return _drawn(data, panels, title, caption, seeds, styles=styles, since="the start of tuning")

@@ -38,7 +38,7 @@ from simsched.report.figures.sweep import (
 from simsched.report.units import number, time_unit
 from simsched.results import Row, Run
 from simsched.results.analyses import pair_speeds
-from simsched.results.compare import Replica
+from simsched.results.compare import ratios_to, reference_of
 
 #: The metrics, one row of panels each; ratios if there is a reference, because seeds differ more than agents.
 METRICS = ("jct_mean_ratio", "jct_mean_s", "statistical_efficiency")
@@ -71,12 +71,10 @@ def agents_data(rows: Sequence[Row], key: str, reference: str = "") -> pd.DataFr
     panels = dict.fromkeys(policy for policy, agent in pairs.values() if agent)
     title = {policy: label for label, (policy, agent) in reversed(pairs.items()) if not agent}
     ratio, time, efficiency = METRICS
-    base = {row.point[key]: row.values.get(time, {}) for row in rows if row.policy == reference and key in row.point}
+    base = [row for row in rows if row.policy == reference and key in row.point]
     if base:
-        rows = [
-            replace(row, values={**row.values, ratio: _relative(row, time, base.get(row.point[key], {}))})
-            for row in rows
-        ]
+        ratios = [ratios_to(reference_of(row, base, reference), row, time) for row in rows]
+        rows = [replace(row, values={**row.values, ratio: own}) for row, own in zip(rows, ratios, strict=True)]
     data = sweep_data(rows, key, (ratio if base else time, efficiency))
     parts = []
     for panel in panels:
@@ -88,11 +86,7 @@ def agents_data(rows: Sequence[Row], key: str, reference: str = "") -> pd.DataFr
     return pd.concat(parts, ignore_index=True)
 
 
-def _relative(row: Row, metric: str, base: Mapping[Replica, float]) -> dict[Replica, float]:
-    values = row.values.get(metric, {})
-    return {replica: value / base[replica] for replica, value in values.items() if base.get(replica)}
-
-
+@styled()
 def agents_panels(
     data: pd.DataFrame, key: str, *, title: str, reference: str = "", styles: Mapping[str, Look] | None = None
 ) -> Drawn:
@@ -104,21 +98,20 @@ def agents_panels(
     styles = styles or looks(data["policy"])
     values = values_in_order(data["value"])
     caption = spread_words(data)
-    with styled():
-        width = min(1.2 + 2.6 * len(names), _WIDEST)
-        figure = new_figure(width, 2.5 * len(metrics), title, caption)
-        panels = figure.subplots(len(metrics), len(names), squeeze=False, sharex=True, sharey="row")
-        for line, metric in zip(panels, metrics, strict=True):
-            whole = data[data["metric"] == metric]
-            for axes, name in zip(line, names, strict=True):
-                draw_panel(axes, whole[whole["panel"] == name], "", values, styles)
-                own = axes.get_title(loc="left")
-                axes.set_title(f"{name}: {own.replace('reference', reference) if reference else own}")
-                value_axis(axes, values)
-            line[0].set_ylim(0, 1.06 * max(axes.get_ylim()[1] / 1.06 for axes in line))
-        for axes in panels[-1]:
-            axes.set_xlabel(axis_title(key))
-        legend_above(figure, panels[0, 0])
+    width = min(1.2 + 2.6 * len(names), _WIDEST)
+    figure = new_figure(width, 2.5 * len(metrics), title, caption)
+    panels = figure.subplots(len(metrics), len(names), squeeze=False, sharex=True, sharey="row")
+    for line, metric in zip(panels, metrics, strict=True):
+        whole = data[data["metric"] == metric]
+        for axes, name in zip(line, names, strict=True):
+            draw_panel(axes, whole[whole["panel"] == name], "", values, styles)
+            own = axes.get_title(loc="left")
+            axes.set_title(f"{name}: {own.replace('reference', reference) if reference else own}")
+            value_axis(axes, values)
+        line[0].set_ylim(0, 1.06 * max(axes.get_ylim()[1] / 1.06 for axes in line))
+    for axes in panels[-1]:
+        axes.set_xlabel(axis_title(key))
+    legend_above(figure, panels[0, 0])
     return figure, data
 
 
@@ -182,6 +175,7 @@ def _checkpoints(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> D
     return checkpoint_interval(sweep_data(rows, _INTERVAL, (_RATIO,)), _single(rows), title=title, styles=styles)
 
 
+@styled()
 def checkpoint_interval(
     data: pd.DataFrame, physics: Mapping[str, float] | None, *, title: str, styles: Mapping[str, Look] | None = None
 ) -> Drawn:
@@ -193,18 +187,17 @@ def checkpoint_interval(
     names = dict.fromkeys(data["line"])
     styles = styles if styles is not None and set(names) <= set(styles) else looks(names)
     caption = "Productive share of the time from first start to end; whiskers: 95 % interval (Student's t)."
-    with styled():
-        figure = new_figure(6.2, 3.6, title, caption)
-        axes = figure.subplots()
-        for name, line in data.groupby("line", sort=False):
-            with_whiskers(axes, line["value"], line, styles[str(name)], str(name), factor=100)
-        axes.set(xscale="log", title="effective training time (%)", ylim=(0, 100))
-        if physics is not None:
-            _closed_forms(axes, physics, data["value"].min(), data["value"].max())
-        values = values_in_order(data["value"])
-        value_axis(axes, values, _INTERVAL)
-        axes.set_xlabel(axis_title(_INTERVAL, values))
-        legend_above(figure, axes)
+    figure = new_figure(6.2, 3.6, title, caption)
+    axes = figure.subplots()
+    for name, line in data.groupby("line", sort=False):
+        with_whiskers(axes, line["value"], line, styles[str(name)], str(name), factor=100)
+    axes.set(xscale="log", title="effective training time (%)", ylim=(0, 100))
+    if physics is not None:
+        _closed_forms(axes, physics, data["value"].min(), data["value"].max())
+    values = values_in_order(data["value"])
+    value_axis(axes, values, _INTERVAL)
+    axes.set_xlabel(axis_title(_INTERVAL, values))
+    legend_above(figure, axes)
     return figure, data
 
 
@@ -300,6 +293,7 @@ def pair_figures(run: Run) -> Iterator[tuple[str, Plan]]:
         yield "pairs", partial(pairs_map, data, title=f"{run.name}: which pairs of jobs gain from sharing a GPU")
 
 
+@styled()
 def pairs_map(data: pd.DataFrame, *, title: str) -> Drawn:
     """Draw the sum of the two speeds of every pair; above 1 the pair does more than either job alone.
 
@@ -310,16 +304,15 @@ def pairs_map(data: pd.DataFrame, *, title: str) -> Drawn:
     types = list(dict.fromkeys(data["gpu_type"])) if "gpu_type" in data else [""]
     cell = 0.5 if len(kinds) <= _MOST_SPEEDS else 0.3
     side = 2.6 + cell * len(kinds)
-    with styled():
-        figure = new_figure((side - 1.2) * len(types) + 2.0, side, title, _pairs_caption(data, kinds, types))
-        panels = figure.subplots(1, len(types), sharey=True, squeeze=False)[0]
-        for axes, kind in zip(panels, types, strict=True):
-            part = data[data["gpu_type"] == kind] if kind else data
-            image = _pairs_of_type(axes, part, kinds)
-            if len(types) > 1:
-                axes.set_title(f"{kind.upper()}: {_paying(part):.0f} % pay")
-        figure.colorbar(image, ax=list(panels), label="sum of the two speeds", shrink=0.8)
-        panels[0].set_yticks(range(len(kinds)), _names(kinds), fontsize=8 if len(kinds) <= _MOST_SPEEDS else 6.5)
+    figure = new_figure((side - 1.2) * len(types) + 2.0, side, title, _pairs_caption(data, kinds, types))
+    panels = figure.subplots(1, len(types), sharey=True, squeeze=False)[0]
+    for axes, kind in zip(panels, types, strict=True):
+        part = data[data["gpu_type"] == kind] if kind else data
+        image = _pairs_of_type(axes, part, kinds)
+        if len(types) > 1:
+            axes.set_title(f"{kind.upper()}: {_paying(part):.0f} % pay")
+    figure.colorbar(image, ax=list(panels), label="sum of the two speeds", shrink=0.8)
+    panels[0].set_yticks(range(len(kinds)), _names(kinds), fontsize=8 if len(kinds) <= _MOST_SPEEDS else 6.5)
     return figure, data
 
 

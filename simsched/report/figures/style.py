@@ -6,8 +6,9 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from types import MappingProxyType
 from typing import Any
@@ -160,13 +161,17 @@ def area_colours(names: Sequence[str]) -> dict[str, str]:
 def plain_log(axes: Axes) -> None:
     """Make the vertical axis logarithmic, with readable round numbers."""
     axes.set(yscale="log")
-    axes.yaxis.set_major_locator(RoundTicks())
+    axes.yaxis.set_major_locator(Ticks(round_ticks))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-class RoundTicks(Locator):
-    """Places a few round numbers on a logarithmic axis, as evenly as possible."""
+class Ticks(Locator):
+    """Places ticks by a function of the ends of the axis."""
+
+    def __init__(self, places: Callable[[float, float], list[float]]) -> None:
+        """Take the function."""
+        self._places = places
 
     def __call__(self) -> list[float]:
         """Return the ticks of the axis as it is shown."""
@@ -175,32 +180,20 @@ class RoundTicks(Locator):
 
     def tick_values(self, vmin: float, vmax: float) -> list[float]:
         """Return the ticks between two numbers."""
-        return round_ticks(vmin, vmax)
+        return self._places(vmin, vmax)
 
 
-class TimeTicks(Locator):
-    """Places ticks at round times: whole hours, or parts of one that divide it evenly."""
-
-    def __init__(self, unit: str) -> None:
-        """Take the unit of the axis: days, h, min or s."""
-        self._unit = unit
-
-    def __call__(self) -> list[float]:
-        """Return the ticks of the axis as it is shown."""
-        axis: Any = self.axis
-        return self.tick_values(*sorted(axis.get_view_interval()))
-
-    def tick_values(self, vmin: float, vmax: float) -> list[float]:
-        """Return the ticks between two times."""
-        step = round_step(self._unit, vmax - vmin, _MOST_TIMES) or 1.0
-        return [step * place for place in range(math.ceil(vmin / step - 1e-9), math.floor(vmax / step + 1e-9) + 1)]
+def time_ticks(unit: str, low: float, high: float) -> list[float]:
+    """Return round times between two: whole days, h, min or s, or parts of one that divide it evenly."""
+    step = round_step(unit, high - low, _MOST_TIMES) or 1.0
+    return [step * place for place in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 def time_axis(axes: Axes, unit: Shown, since: str = "the start of the workload", last_s: float | None = None) -> None:
     """Make the horizontal axis one of time in a unit from 0 (to `last_s`), with ticks at round times."""
     axes.set_xlim(0, None if last_s is None else last_s * unit.factor)
     axes.set_xlabel(unit.title(f"time since {since}"))
-    axes.xaxis.set_major_locator(TimeTicks(unit.unit))
+    axes.xaxis.set_major_locator(Ticks(partial(time_ticks, unit.unit)))
 
 
 def round_ticks(low: float, high: float) -> list[float]:
@@ -212,10 +205,12 @@ def round_ticks(low: float, high: float) -> list[float]:
     return [1.0]
 
 
-def styled() -> AbstractContextManager[None]:
-    """A context for drawing: applies the project's settings and restores the previous ones."""
+@contextmanager
+def styled() -> Iterator[None]:
+    """Apply the project's settings while a block, or the function that this decorates, draws."""
     settings: Any = {**_SETTINGS, "font.family": list(families())}
-    return mpl.rc_context(settings)
+    with mpl.rc_context(settings):
+        yield
 
 
 class ShownFigure(Figure):
@@ -278,22 +273,23 @@ def legend_above(figure: Figure, axes: Axes, named: Iterable[Any] | None = None)
     if not handles:
         return
     width, height = figure.get_size_inches()
-    longest = max(map(cells_wide, labels))
-    columns = max(1, min(len(labels), int((width - 0.2) / (_LEGEND_HANDLE + _LEGEND_LETTER * longest))))
+    columns = legend_columns(labels, width - 0.2, _LEGEND_HANDLE, _LEGEND_LETTER)
     needed = _LEGEND_LINE * -(-len(labels) // columns) + 0.06
     below = _MARGIN + _CAPTION_LINE * (figure.texts[1].get_text().count("\n") + 1)
     figure.set_size_inches(width, height + needed)
     _leave_room(figure, _TITLE_HEIGHT + needed, below)
-    figure.legend(
-        handles,
-        labels,
-        loc="upper left",
-        bbox_to_anchor=(_LEFT, -_TITLE_HEIGHT),
-        bbox_transform=corner(figure, 1),
-        ncols=columns,
-        borderpad=0,
-        borderaxespad=0,
-    )
+    place_legend(figure, handles, labels, (_LEFT, -_TITLE_HEIGHT), ncols=columns)
+
+
+def legend_columns(labels: Sequence[str], width: float, handle: float, letter: float) -> int:
+    """Return how many labels fit side by side, given the inches of a handle and of a letter."""
+    return max(1, min(len(labels), int(width / (handle + letter * max(map(cells_wide, labels))))))
+
+
+def place_legend(figure: Figure, handles: Any, labels: Sequence[str], place: tuple[float, float], **how: Any) -> None:
+    """Draw a legend at a place in inches from the upper left corner."""
+    at: Any = {"loc": "upper left", "bbox_to_anchor": place, "bbox_transform": corner(figure, 1)}
+    figure.legend(handles, labels, **at, borderpad=0, borderaxespad=0, **how)
 
 
 def span(curve: Line2D, low: Any, high: Any, look: Look, place: int = 0, curves: int = 1) -> None:

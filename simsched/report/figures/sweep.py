@@ -98,6 +98,7 @@ def shown_value(key: str, value: Any) -> str:
     return duration(value) if _is_number(value) and _is_time(key) else str(value)
 
 
+@styled()
 def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mapping[str, Look] | None = None) -> Drawn:
     """Draw one panel per metric with the swept value on the horizontal axis, one line per policy.
 
@@ -109,21 +110,20 @@ def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mappin
     names = dict.fromkeys(data["policy"])
     styles = styles if styles is not None and set(names) <= set(styles) else looks(names)
     values = values_in_order(data["value"])
-    with styled():
-        width = min(1.4 + 2.7 * len(metrics), _WIDEST)
-        figure = new_figure(width, 0.3 + 2.6 * len(rows), title or f"Sweep of {axis_title(key)}", _caption(data))
-        panels = figure.subplots(len(rows), len(metrics), squeeze=False, sharex=True, sharey="col")
-        for line, others in zip(panels, rows, strict=True):
-            for axes, metric in zip(line, metrics, strict=True):
-                part = data[data["metric"] == metric]
-                draw_panel(axes, part, others, values, styles)
-                value_axis(axes, values, key)
-                if others:
-                    axes.set_title(f"{axes.get_title(loc='left')}\n{others}")
-        for axes in panels[-1]:
-            axes.set_xlabel(axis_title(key, values))
-        if len(names) > 1:
-            legend_above(figure, panels[0, 0])
+    width = min(1.4 + 2.7 * len(metrics), _WIDEST)
+    figure = new_figure(width, 0.3 + 2.6 * len(rows), title or f"Sweep of {axis_title(key)}", _caption(data))
+    panels = figure.subplots(len(rows), len(metrics), squeeze=False, sharex=True, sharey="col")
+    for line, others in zip(panels, rows, strict=True):
+        for axes, metric in zip(line, metrics, strict=True):
+            part = data[data["metric"] == metric]
+            draw_panel(axes, part, others, values, styles)
+            value_axis(axes, values, key)
+            if others:
+                axes.set_title(f"{axes.get_title(loc='left')}\n{others}")
+    for axes in panels[-1]:
+        axes.set_xlabel(axis_title(key, values))
+    if len(names) > 1:
+        legend_above(figure, panels[0, 0])
     return figure, data
 
 
@@ -233,6 +233,7 @@ def ratio_data(rows: Sequence[Row], key: str, reference: str, metric: str) -> pd
     return data.astype(dict.fromkeys(("ratio", "low", "high"), float))
 
 
+@styled()
 def sweep_ratios(
     data: pd.DataFrame, key: str, reference: str, metric: str, *, title: str, styles: Mapping[str, Look]
 ) -> Drawn:
@@ -248,20 +249,19 @@ def sweep_ratios(
         f"Geometric mean over seeds of {words} over that of {reference} under the same seed; whiskers: 95 % interval "
         "(Student's t for the logarithms)."
     )
-    with styled():
-        figure = new_figure(4.6, 2.8, title, caption)
-        axes = figure.subplots()
-        for index, name in enumerate(names):
-            line, look = data[data["policy"] == name], styles[name]
-            x = beside(line["value"].map(where), values, index - (len(names) - 1) / 2)
-            with_whiskers(axes, x, line.rename(columns={"ratio": "mean"}), look, name, dash=_dash(look, values))
-        axes.axhline(1, color="#888888", linewidth=0.8)
-        plain_log(axes)
-        axes.set_title(f"{words} / {reference}'s")
-        value_axis(axes, values, key)
-        axes.set_xlabel(axis_title(key, values))
-        if len(names) > 1:
-            legend_above(figure, axes)
+    figure = new_figure(4.6, 2.8, title, caption)
+    axes = figure.subplots()
+    for index, name in enumerate(names):
+        line, look = data[data["policy"] == name], styles[name]
+        x = beside(line["value"].map(where), values, index - (len(names) - 1) / 2)
+        with_whiskers(axes, x, line.rename(columns={"ratio": "mean"}), look, name, dash=_dash(look, values))
+    axes.axhline(1, color="#888888", linewidth=0.8)
+    plain_log(axes)
+    axes.set_title(f"{words} / {reference}'s")
+    value_axis(axes, values, key)
+    axes.set_xlabel(axis_title(key, values))
+    if len(names) > 1:
+        legend_above(figure, axes)
     return figure, data
 
 
@@ -276,6 +276,7 @@ def map_data(rows: Sequence[Row], keys: tuple[str, str], metric: str) -> pd.Data
     return pd.DataFrame(found, columns=_MAP_COLUMNS)
 
 
+@styled()
 def sweep_map(data: pd.DataFrame, keys: tuple[str, str], metric: str, *, title: str) -> Drawn:
     """Draw a metric over two swept keys, one map per policy with a common colour scale, with its numbers.
 
@@ -287,32 +288,31 @@ def sweep_map(data: pd.DataFrame, keys: tuple[str, str], metric: str, *, title: 
     shown = shown_unit(reading.stored_unit, data["value"])
     small, large = (shown.factor * float(end) for end in (data["value"].min(), data["value"].max()))
     norm = LogNorm(small, large) if is_logarithmic([small, large]) else None
-    with styled():
-        caption = f"{shown.title(reading.title)}, mean over the seeds; one scale of colours for all panels."
-        figure = new_figure(1.2 + (1.0 + 0.55 * len(across)) * len(names), 1.2 + 0.42 * len(up), title, caption)
-        panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
-        for axes, name in zip(panels, names, strict=True):
-            grid = np.full((len(up), len(across)), np.nan)
-            for x, y, value in data[data["policy"] == name][["across", "up", "value"]].itertuples(index=False):
-                grid[up.index(y), across.index(x)] = shown.factor * value
-            limits: dict[str, Any] = {"norm": norm} if norm else {"vmin": small, "vmax": large}
-            image = axes.imshow(grid, cmap=_RAMP, origin="lower", aspect="auto", **limits)
-            axes.grid(visible=False)
-            axes.set_xticks(range(len(across)), [shown_value(keys[0], value) for value in across])
-            axes.set_yticks(range(len(up)), [shown_value(keys[1], value) for value in up])
-            axes.set(title=label_text(name), xlabel=axis_title(keys[0], across))
-            for (row, column), value in np.ndenumerate(grid) if max(len(up), len(across)) <= _MOST_NUMBERS else ():
-                if not np.isnan(value):
-                    dark = float(image.norm(value)) > 0.6
-                    axes.text(
-                        column, row, number(value), ha="center", va="center", size=8, color="white" if dark else "black"
-                    )
-        panels[0].set_ylabel(axis_title(keys[1], up))
-        bar = figure.colorbar(image, ax=list(panels), label=shown.title(reading.title), shrink=0.9)
-        if norm:
-            ticks = round_ticks(small, large)
-            bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
-            bar.minorticks_off()
+    caption = f"{shown.title(reading.title)}, mean over the seeds; one scale of colours for all panels."
+    figure = new_figure(1.2 + (1.0 + 0.55 * len(across)) * len(names), 1.2 + 0.42 * len(up), title, caption)
+    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=True):
+        grid = np.full((len(up), len(across)), np.nan)
+        for x, y, value in data[data["policy"] == name][["across", "up", "value"]].itertuples(index=False):
+            grid[up.index(y), across.index(x)] = shown.factor * value
+        limits: dict[str, Any] = {"norm": norm} if norm else {"vmin": small, "vmax": large}
+        image = axes.imshow(grid, cmap=_RAMP, origin="lower", aspect="auto", **limits)
+        axes.grid(visible=False)
+        axes.set_xticks(range(len(across)), [shown_value(keys[0], value) for value in across])
+        axes.set_yticks(range(len(up)), [shown_value(keys[1], value) for value in up])
+        axes.set(title=label_text(name), xlabel=axis_title(keys[0], across))
+        for (row, column), value in np.ndenumerate(grid) if max(len(up), len(across)) <= _MOST_NUMBERS else ():
+            if not np.isnan(value):
+                dark = float(image.norm(value)) > 0.6
+                axes.text(
+                    column, row, number(value), ha="center", va="center", size=8, color="white" if dark else "black"
+                )
+    panels[0].set_ylabel(axis_title(keys[1], up))
+    bar = figure.colorbar(image, ax=list(panels), label=shown.title(reading.title), shrink=0.9)
+    if norm:
+        ticks = round_ticks(small, large)
+        bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+        bar.minorticks_off()
     return figure, data
 
 
@@ -341,37 +341,35 @@ def parts_data(rows: Sequence[Row], key: str) -> pd.DataFrame:
     return data.astype({"low": float, "high": float, "published": float})
 
 
+@styled()
 def jct_parts(data: pd.DataFrame, key: str, *, title: str, source: str = "") -> Drawn:
     """Draw the mean completion time at each value of a swept key as a stacked column, with published means."""
     unit = shown_unit("s", data["jct_mean_s"])
     places = range(len(data))
     has_published = data["published"].notna().any()
-    with styled():
-        figure = new_figure(1.6 + 0.95 * max(len(data), 5), 3.0, title, _parts_caption(data, source))
-        axes = figure.subplots()
-        bottom = pd.Series(0.0, index=data.index)
-        for part, colour in zip(_PARTS, _COLOURS, strict=True):
-            axes.bar(places, data[part] * unit.factor, 0.62, bottom=bottom * unit.factor, color=colour, label=part)
-            bottom = bottom + data[part]
-        if has_published:
-            look: dict[str, Any] = {
-                "marker": "D",
-                "markersize": 6,
-                "color": "white",
-                "markeredgecolor": "black",
-                "linestyle": "none",
-            }
-            axes.plot(places, data["published"] * unit.factor, label="published mean", zorder=4, **look)
-        for place, seconds in zip(places, data["jct_mean_s"], strict=True):
-            height = seconds * unit.factor
-            axes.annotate(number(height), (place, height / 2), ha="center", va="center", color="white", weight="bold")
-        axes.set_ylim(0, 1.1 * unit.factor * max(data["jct_mean_s"].max(), data["published"].fillna(0).max()) or 1)
-        axes.set_xticks(
-            list(places), [f"{value:g}" if isinstance(value, float) else str(value) for value in data["value"]]
-        )
-        axes.set(xlabel=axis_title(key), ylabel=unit.title("mean completion time"))
-        axes.grid(visible=False, axis="x")
-        legend_above(figure, axes)
+    figure = new_figure(1.6 + 0.95 * max(len(data), 5), 3.0, title, _parts_caption(data, source))
+    axes = figure.subplots()
+    bottom = pd.Series(0.0, index=data.index)
+    for part, colour in zip(_PARTS, _COLOURS, strict=True):
+        axes.bar(places, data[part] * unit.factor, 0.62, bottom=bottom * unit.factor, color=colour, label=part)
+        bottom = bottom + data[part]
+    if has_published:
+        look: dict[str, Any] = {
+            "marker": "D",
+            "markersize": 6,
+            "color": "white",
+            "markeredgecolor": "black",
+            "linestyle": "none",
+        }
+        axes.plot(places, data["published"] * unit.factor, label="published mean", zorder=4, **look)
+    for place, seconds in zip(places, data["jct_mean_s"], strict=True):
+        height = seconds * unit.factor
+        axes.annotate(number(height), (place, height / 2), ha="center", va="center", color="white", weight="bold")
+    axes.set_ylim(0, 1.1 * unit.factor * max(data["jct_mean_s"].max(), data["published"].fillna(0).max()) or 1)
+    axes.set_xticks(list(places), [f"{value:g}" if isinstance(value, float) else str(value) for value in data["value"]])
+    axes.set(xlabel=axis_title(key), ylabel=unit.title("mean completion time"))
+    axes.grid(visible=False, axis="x")
+    legend_above(figure, axes)
     return figure, data
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from markupsafe import Markup
 
 from simsched.files import write_text
@@ -26,7 +27,16 @@ from simsched.report.table import TextTable
 from simsched.report.tables import comparison_table, difference_table, runs_tables, seeds_table
 from simsched.results import Cell, Reproduction, Row, Run, comparison, paired_differences
 from simsched.results.compare import row_name
-from simsched.results.stays import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, colour_groups, node_sizes, stays_of
+from simsched.results.stays import (
+    HELD_COLUMNS,
+    OCCUPANCY_COLUMNS,
+    OFF,
+    Stay,
+    colour_groups,
+    node_sizes,
+    rows_of_nodes,
+    stays_of,
+)
 from simsched.words import counted
 
 #: The number of jobs listed in the details of a policy.
@@ -100,16 +110,14 @@ def _side_by_side(parts: Sequence[Part]) -> Markup:
 
 def _version(parts: Sequence[Part]) -> str:
     """Name the versions of simsched that made the results."""
-    versions = {_text(cell.manifest.get("environment"), "simsched") for part in parts for cell in part.run.cells}
+    versions = {
+        str(_mapping(cell.manifest, "environment").get("simsched") or "") for part in parts for cell in part.run.cells
+    }
     return ", ".join(sorted(versions - {""}))
 
 
-def _text(mapping: object, key: str) -> str:
-    return str(mapping.get(key) or "") if isinstance(mapping, Mapping) else ""
-
-
 def _description(run: Run) -> str:
-    return _text(run.experiment, "description").strip()
+    return str(run.experiment.get("description") or "").strip()
 
 
 def _first_sentence(run: Run) -> str:
@@ -177,23 +185,26 @@ def jobs_table(cell: Cell) -> TextTable:
     return TextTable(title, ("job", "application", "waited for", *units), lines, (told,), 3)
 
 
-def _facts(cells: Iterable[Cell]) -> list[tuple[str, str]]:
-    manifests = [cell.manifest for cell in cells]
-    environments = [_mapping(manifest, "environment") for manifest in manifests]
-    seeds = sorted({cell.seed for cell in cells})
+def _facts(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    def written(key: str, write: Callable[[Any], object] = str, section: str = "") -> str:
+        """Write the common values of a key of the manifests, or all values if they differ."""
+        manifests = [_mapping(cell.manifest, section) if section else cell.manifest for cell in cells]
+        values = [write(value) for one in manifests if (value := one.get(key)) not in (None, "")]
+        return "; ".join(dict.fromkeys(str(value) for value in values if value != ""))
+
     return [
-        ("simsched", _distinct(environment.get("simsched") for environment in environments)),
-        ("git commit", _distinct(_commit(environment.get("git_commit")) for environment in environments)),
-        ("engine semantics", _distinct(manifest.get("engine_semantics") for manifest in manifests)),
-        ("schema of the tables", _distinct(manifest.get("results_schema") for manifest in manifests)),
-        ("Python", _distinct(environment.get("python") for environment in environments)),
-        ("packages", _distinct(_pairs(_mapping(environment, "packages")) for environment in environments)),
-        ("platform", _distinct(environment.get("platform") for environment in environments)),
-        ("seeds", ", ".join(map(str, seeds))),
-        ("cluster", _distinct(_cluster(manifest.get("cluster")) for manifest in manifests)),
-        ("engine", _distinct(_pairs(_mapping(manifest, "engine")) for manifest in manifests)),
-        ("hash of the code", _distinct(manifest.get("code_hash") for manifest in manifests)),
-        ("hash of the applications", _distinct(manifest.get("applications_hash") for manifest in manifests)),
+        ("simsched", written("simsched", section="environment")),
+        ("git commit", written("git_commit", _commit, "environment")),
+        ("engine semantics", written("engine_semantics")),
+        ("schema of the tables", written("results_schema")),
+        ("Python", written("python", section="environment")),
+        ("packages", written("packages", _pairs, "environment")),
+        ("platform", written("platform", section="environment")),
+        ("seeds", ", ".join(map(str, sorted({cell.seed for cell in cells})))),
+        ("cluster", written("cluster", _cluster)),
+        ("engine", written("engine", _pairs)),
+        ("hash of the code", written("code_hash")),
+        ("hash of the applications", written("applications_hash")),
     ]
 
 
@@ -202,22 +213,16 @@ def _mapping(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _distinct(values: Iterable[object]) -> str:
-    """Write the common values of the cells, or all values if they differ."""
-    return "; ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
-
-
 def _commit(commit: object) -> str:
     text = str(commit or "")
     return f"{text[:-1]}, with changes" if text.endswith("+") else text
 
 
-def _pairs(mapping: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {_value(value)}" for key, value in sorted(mapping.items()))
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else json_text(value, default=str)
+def _pairs(mapping: object) -> str:
+    pairs = sorted(mapping.items()) if isinstance(mapping, Mapping) else ()
+    return ", ".join(
+        f"{key} {value if isinstance(value, str) else json_text(value, default=str)}" for key, value in pairs
+    )
 
 
 def _cluster(groups: object) -> str:
@@ -338,32 +343,33 @@ def occupancy_of(rows: Sequence[Row]) -> Occupancy | None:
     colours = area_colours(names)
     places = {job: names.index(group) for job, group in groups.items()}
     panels: dict[str, dict[str, Any]] = {}
-    drawn = 0
+    drawn, heights = 0, nodes
     for name, cell in cells.items():
-        panels[name] = _panel(cell, len(nodes), places, len(names))
+        jobs = cell.table("jobs", ["job_id", *_FACTS])
+        stays = stays_of(cell.table("allocations", HELD_COLUMNS), jobs, len(nodes))
+        heights = rows_of_nodes(heights, stays)
+        panels[name] = {"jobs": _told(jobs, cell.waits), "stays": _bars(stays, places, len(names)),
+                        "outages": _outages(cell, len(nodes))}  # fmt: skip
         drawn += len(panels[name]["stays"]) + len(panels[name]["outages"])
         if drawn > _MOST_STAYS:
             return None
     until = max((stay[6] for panel in panels.values() for stay in panel["stays"]), default=1)
-    data = {"nodes": _heights(nodes, panels), "until": until, "colours": [*colours.values(), REST], "panels": panels}
+    data = {"nodes": heights, "until": until, "colours": [*colours.values(), REST], "panels": panels}
     kinds = frozenset(outage[3] for panel in panels.values() for outage in panel["outages"])
     keys = () if by == "job" else tuple(colours.items())
     return Occupancy(first.seed, tuple(panels), keys, kinds, Markup(html_data(data)))
 
 
-def _panel(cell: Cell, nodes: int, places: dict[str, int], last: int) -> dict[str, Any]:
-    jobs = cell.table("jobs", ["job_id", *_FACTS])
-    found = stays_of(cell.table("allocations", HELD_COLUMNS), jobs, nodes)
-    waits = cell.waits
-    return {
-        "jobs": {row[0]: [*row[1:], waits.get(row[0], "")] for row in jobs.astype(object).itertuples(index=False)},
-        "stays": [
-            [s.job_id, s.node, s.first_gpu, s.gpus, _short(s.start_s), _short(s.ready_s), _short(s.end_s), s.number,
-             places.get(s.job_id, last)]
-            for s in found
-        ],
-        "outages": _outages(cell, nodes),
-    }  # fmt: skip
+def _told(jobs: pd.DataFrame, waits: Mapping[str, str]) -> dict[str, list[Any]]:
+    return {row[0]: [*row[1:], waits.get(row[0], "")] for row in jobs.astype(object).itertuples(index=False)}
+
+
+def _bars(stays: Sequence[Stay], places: Mapping[str, int], last: int) -> list[list[Any]]:
+    return [
+        [s.job_id, s.node, s.first_gpu, s.gpus, *map(_short, (s.start_s, s.ready_s, s.end_s)), s.number,
+         places.get(s.job_id, last)]
+        for s in stays
+    ]  # fmt: skip
 
 
 def _outages(cell: Cell, nodes: int) -> list[list[Any]]:
@@ -378,12 +384,3 @@ def _outages(cell: Cell, nodes: int) -> list[list[Any]]:
 
 def _short(seconds: float) -> float | int:
     return int(seconds) if float(seconds).is_integer() else round(float(seconds), 3)
-
-
-def _heights(nodes: Sequence[int], panels: dict[str, Any]) -> list[int]:
-    """Return the rows of each node: its GPUs, or more if jobs share them."""
-    heights = list(nodes)
-    for panel in panels.values():
-        for _, node, first, gpus, *_ in panel["stays"]:
-            heights[node] = max(heights[node], first + gpus)
-    return heights

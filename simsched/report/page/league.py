@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simsched.files import write_text
-from simsched.report.figures.league import way_to_the_bound
+from simsched.report.figures.operators import way_to_the_bound
 from simsched.report.figures.output import inline_svg, save
 from simsched.report.figures.style import FORMATS
 from simsched.report.league import contests_table, league_csv, standings_table, unable_table
