@@ -80,8 +80,10 @@ class _Policy(TypedDict, total=False):
     params: dict[str, Any] | None
 
 
-class _PolicyEntry(_Policy):
+class _PolicyEntry(TypedDict, total=False):
     name: Required[str]
+    label: str | None
+    params: dict[str, Any] | None
 
 
 class _Report(TypedDict, total=False):
