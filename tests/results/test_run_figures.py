@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from simsched.engine.records import DecisionRecord, JobRecord
-from simsched.report.figures.draw import draw_run, figure_names, run_figures
+from simsched.report.figures.draw import draw_figure, draw_run, figure_names
 from simsched.report.figures.evaluation import curves_of
 from simsched.results.compare import comparison
 from simsched.results.reader import read_run
@@ -57,7 +57,7 @@ def test_figures_mark_what_policies_know_and_explain_the_marks(tmp_path):
     knows = {"tiresias": {"remaining_work": "oracle", "offline_profiles": "profiled"}, "pollux": {"goodput": "learnt"}}
     points = [{"workload.load": load} for load in (0.5, 1.0)]
     run = make_run(tmp_path / "run", points=points, policies=("pollux", "tiresias"), knows=knows)
-    drawn = dict(run_figures(run))
+    drawn = {name: draw_figure(run, name) for name in ("bars", "jct-cdf", "sweep-load")}
     shown = {name: [text.get_text() for legend in figure.legends for text in legend.get_texts()]
              for name, (figure, _) in drawn.items()}  # fmt: skip
     assert shown["sweep-load"] == ["pollux", "tiresias †‡"]
@@ -81,28 +81,18 @@ def test_published_curves_follow_a_label_with_its_mark(tmp_path):
 
 def test_a_swept_run_gets_a_line_figure_for_its_key(tmp_path):
     points = [{"workload.load": load} for load in (0.5, 1.0, 1.5, 2.0, 4.0)]
-    paths = draw_run(make_run(tmp_path / "run", points=points), tmp_path / "figures", formats=["svg"])
-    names = [
-        f"{name}.{kind}" for name in ("jct-cdf", "occupancy", "sweep-load", "ratios-load") for kind in ("svg", "csv")
-    ]
-    assert [path.name for path in paths] == names
-    shown = (tmp_path / "figures" / "jct-cdf.svg").read_text()
-    assert "load=1.5" in shown, "too many rows are those of the middle point"
-    assert "load=0.5" not in shown
+    run = make_run(tmp_path / "run", points=points)
+    assert figure_names(run) == ("jct-cdf", "occupancy", "sweep-load", "ratios-load")
+    figure, data = draw_figure(run, "jct-cdf")
+    assert "load=1.5" in figure.texts[0].get_text(), "too many rows are those of the middle point"
+    assert set(data["policy"]) == {"pollux", "tiresias"}
 
 
 def test_swept_keys_that_count_as_replications_are_pooled(tmp_path):
     run = make_run(tmp_path / "run", points=[{"workload": "w1"}, {"workload": "w2"}], policies=("pollux",))
-    paths = draw_run(run, tmp_path / "figures", ["workload"], formats=())
-    assert {path.stem for path in paths} == {
-        "bars",
-        "jct-cdf",
-        "over-time",
-        "occupancy",
-        "queue-over-time",
-        "job-timeline",
-    }
-    assert pd.read_csv(tmp_path / "figures" / "bars.csv")["seeds"].tolist() == [6, 6]
+    names = ("bars", "jct-cdf", "over-time", "occupancy", "queue-over-time", "job-timeline")
+    assert figure_names(run, ["workload"]) == names
+    assert draw_figure(run, "bars", ["workload"])[1]["seeds"].tolist() == [6, 6]
 
 
 def test_a_run_without_a_finished_job_is_drawn_empty(tmp_path):
@@ -121,8 +111,7 @@ def test_a_run_that_recorded_jobs_only_still_gets_what_they_allow(tmp_path):
     run = make_run(tmp_path / "run", policies=("pollux",))
     for cell in run.cells:
         (cell.folder / "allocations.parquet").unlink()
-    paths = draw_run(run, tmp_path / "figures", formats=["svg"])
-    assert {path.stem for path in paths} == {"bars", "jct-cdf"}
+    assert figure_names(run) == ("bars", "jct-cdf")
 
 
 def test_an_occupancy_is_left_out_where_jobs_are_placed_too_often_for_a_page(tmp_path):
