@@ -63,9 +63,9 @@ def test_whether_pods_may_fit_is_known_as_if_counted_anew(wanted: list[PodSet], 
             pods, sign = Pods(node, 1, {"gpu": count, "cpu": cpu}), -1
             if there and count == 3:
                 pods, sign = there.pop(), 1
-                machines.give_back([pods])
+                machines.count([pods], -1)
             else:
-                machines.take([pods])
+                machines.count([pods], 1)
                 there.append(pods)
             for name, amount in {**pods.requests, "pods": 1}.items():
                 free[pods.node][name] += sign * amount
@@ -88,13 +88,13 @@ def test_who_has_quota_and_no_room_is_tried_again_when_enough_pods_fit(freed: in
     tree, machines = QuotaTree([queue]), Machines(nodes(4, 4, 8), setup)
     waiting = Waiting(tree, Rules())
     pods = [Pods(node, 1, {"gpu": 4, "cpu": 0}) for node in (0, 1)]
-    machines.take(pods)
+    machines.count(pods, 1)
     big, small = shape(2, 4, 0, ""), shape(1, 8, 0, "")
     for asking in (Asking("big", "q", (big,)), Asking("one", "q", (small,), created_s=1)):
         waiting.push(asking)
         waiting.hold(asking.id, (machines.chances, machines.lacks(asking.pod_sets, OFFERED) or []))
     assert waiting.heads() == []
-    machines.give_back(pods[:freed])
+    machines.count(pods[:freed], -1)
     waiting.wake("q")
     assert [one.asking.id for one in waiting.heads()] == again
     waiting.wake_all()  # nodes came or went: all are tried

@@ -109,7 +109,7 @@ class Desk:
             others = (True,) * (len(self._facts) - len(self._up))
             self._machines = Machines(self._facts, self.setup, (*self._up, *others))
             for pods in self._held.values():
-                self._machines.take(pods)
+                self._machines.count(pods, 1)
             tree.use(self._machines.topologies)
 
     def asking(self, number: str, job: JobView) -> Asking:
@@ -170,7 +170,7 @@ class Desk:
 
     def give_back(self, number: str) -> None:
         """Free the nodes of a workload."""
-        self._machines.give_back(self._held.pop(number, ()))
+        self._machines.count(self._held.pop(number, ()), -1)
 
     def weight(self, local_queue: str) -> float:
         """Return the weight of a local queue, given by namespace and name."""
@@ -217,7 +217,7 @@ class Desk:
         found = self._idle.place(asking.pod_sets, entry.assignment.assigned())
         if isinstance(found, str):
             return f"no room on nodes, even if nothing else is there: {found}"
-        self._idle.give_back(found)
+        self._idle.count(found, -1)
         self._fits.setdefault(_of_kind(asking), []).append(asking.pod_sets[0])
         return ""
 

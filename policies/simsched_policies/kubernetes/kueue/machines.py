@@ -206,7 +206,7 @@ class Machines:
         for flavour, sets in self._by_flavour(pod_sets, assigned):
             why = self._placed(flavour, sets, places, found)
             if why:
-                self._count(found, -1)
+                self.count(found, -1)
                 return why
         return tuple(found)
 
@@ -235,17 +235,9 @@ class Machines:
                 free.append(pods)
         placed = self.place(free, assigned)
         if isinstance(placed, str):
-            self._count(found, -1)
+            self.count(found, -1)
             return f"its pods are not where it says: {placed}"
         return tuple(assigned), (*found, *placed)
-
-    def give_back(self, pods: Sequence[Pods]) -> None:
-        """Free what pods took."""
-        self._count(pods, -1)
-
-    def take(self, pods: Sequence[Pods]) -> None:
-        """Count existing pods."""
-        self._count(pods, 1)
 
     def _placed(self, flavour: str, sets: Sequence[PodSet], places: Mapping[str, Places], found: list[Pods]) -> str:
         """Place the pod sets of a flavour where the cycle decided, else as they request; return why it fails."""
@@ -293,7 +285,7 @@ class Machines:
     def _add(self, found: list[Pods], host: str, count: int, pods: PodSet, *, placed: bool) -> None:
         one = Pods(self._index[host], count, pods.requests, placed)
         found.append(one)
-        self._count([one], 1)
+        self.count([one], 1)
 
     def _by_flavour(
         self, pod_sets: Sequence[PodSet], assigned: Sequence[Assigned]
@@ -320,7 +312,8 @@ class Machines:
     def _held(self) -> Iterator[Pods]:
         yield from (Pods(node, count, dict(requests)) for (node, requests), count in self._there.items() if count)
 
-    def _count(self, pods: Sequence[Pods], sign: int) -> None:
+    def count(self, pods: Sequence[Pods], sign: int) -> None:
+        """Count pods on their nodes, with sign -1 as gone."""
         for one in pods:
             key = (one.node, tuple(sorted(one.requests.items())))
             self._there[key] = self._there.get(key, 0) + sign * one.number

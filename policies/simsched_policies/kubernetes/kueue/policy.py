@@ -320,7 +320,7 @@ class Kueue(Policy):
                 if after_s is None:
                     self._over.append(number)
                 else:
-                    again = view.now_s if self._pace.by_eviction else asking.created_s
+                    again = view.now_s if self._pace.rules.by_eviction else asking.created_s
                     self._pace.expect(replace(asking, created_s=again), view.now_s + after_s)
 
     def _start(
@@ -384,7 +384,7 @@ class Kueue(Policy):
         if self.admission_fair_sharing:
             self._usage.charge(entry.asking.local_queue, _by_resource(workload))
         if allocation is None:
-            pace.homeless[number] = (entry, pace.at_s + pace.timeout_s)
+            pace.homeless[number] = (entry, pace.at_s + pace.rules.timeout_s)
         else:
             self._start(entry, allocation, start, pace.at_s, view.now_s)
         return True

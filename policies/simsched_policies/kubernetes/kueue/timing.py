@@ -134,18 +134,13 @@ class Pace:
         return self.steps.popleft()
 
     @property
-    def timeout_s(self) -> float:
-        """Return how long pods may be without room."""
-        return math.inf if self.ready is None else self.ready.timeout_s
-
-    @property
-    def by_eviction(self) -> bool:
-        """Return whether a workload evicted for pods that were not ready is ordered by that time."""
-        return self.ready is None or self.ready.by_eviction
+    def rules(self) -> PodsReady:
+        """Return what happens until pods are ready."""
+        return self.ready or PodsReady()
 
     def retry_s(self, number: str) -> float | None:
         """Return the seconds until a workload evicted for pods that were not ready waits again; None for never."""
-        rules = self.ready or PodsReady()
+        rules = self.rules
         times = self._timeouts[number] = self._timeouts.get(number, 0) + 1
         if rules.backoff_limit is not None and times > rules.backoff_limit:
             return None
