@@ -13,12 +13,11 @@ from simsched.toolkit.grouping.groups import (
     Rules,
     efficiency,
     merge_by_matching,
-    merge_in_order,
     placement_order,
-    split_slow,
     take,
 )
 from simsched.toolkit.grouping.matching import exact_matching, max_weight_matching
+from tests.validation.replays.muri.groups import merge_in_order, split_slow
 
 
 class Job(NamedTuple):

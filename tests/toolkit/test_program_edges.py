@@ -12,29 +12,9 @@ import pytest
 from simsched.toolkit.programs import sia
 from simsched.toolkit.programs.baselines import RandomPacking
 from simsched.toolkit.programs.leases import reserve, reserve_in_order, usable_seconds
-from simsched.toolkit.programs.shockwave import (
-    epochs_within,
-    expected_epochs,
-    expected_profile,
-    remaining_of,
-)
+from simsched.toolkit.programs.shockwave import epochs_within, remaining_of
 from simsched.toolkit.programs.sia import Configuration, OfferProblem, solve
-
-
-@pytest.mark.parametrize(
-    ("past", "current", "regimes", "lengths"),
-    [
-        ([], 0, 2, [5, 5]), ([], 7, 2, [7, 3]), ([], 12, 2, [10, 0]), ([4], 1, 3, [4, 3, 3]), ([4], 5, 3, [4, 5, 1]),
-        ([4], 2, 2, [4, 6]), ([4], 4, 4, [4, 4, 1, 1]), ([2, 3], 0, 3, [2, 3, 5]),
-    ],
-)  # fmt: skip
-def test_regimes_share_what_is_left_evenly(past, current, regimes, lengths):
-    assert expected_epochs(10, past, current, regimes).tolist() == lengths
-
-
-def test_more_regimes_than_there_are_cannot_be_over():
-    with pytest.raises(ValueError, match="2 regimes are over, of 2 in all"):
-        expected_epochs(10, [5, 5], 0, 2)
+from tests.validation.replays.shockwave import expected_profile
 
 
 def test_seconds_left_by_hand():

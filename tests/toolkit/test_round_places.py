@@ -245,11 +245,10 @@ def test_units_stay_where_they_were_and_others_take_as_few_servers_as_they_can(s
         for one in grants
         if held.get(one.unit, ("", ()))[0] == "v100" and len(held[one.unit][1]) == one.num_gpus
     }
-    assert places.extended == stay
-    assert all(places.gpus[unit] == held[unit][1] for unit in stay)
-    free = [set(server) - {gpu for unit in stay for gpu in places.gpus[unit]} for server in servers]
+    assert all(places[unit] == held[unit][1] for unit in stay)
+    free = [set(server) - {gpu for unit in stay for gpu in places[unit]} for server in servers]
     for one in sorted((one for one in grants if one.unit not in stay), key=lambda one: -one.num_gpus):
-        gpus = set(places.gpus[one.unit])
+        gpus = set(places[one.unit])
         assert len(gpus) == one.num_gpus
         assert gpus <= set().union(*free), "nobody has them yet"
         on = [server for server in free if server & gpus]
@@ -264,11 +263,9 @@ def test_units_stay_where_they_were_and_others_take_as_few_servers_as_they_can(s
 
 def test_a_unit_of_all_gpus_stays_and_one_whose_gpus_are_gone_moves():
     servers = {"v100": [[0, 1], [2, 3]]}
-    assert keep_places([grant(A, 4)], {A: ("v100", (0, 1, 2, 3))}, servers).extended == {A}
-    moved = keep_places([grant(A, 2)], {A: ("v100", (4, 5))}, servers)
-    assert (moved.gpus, moved.extended) == ({A: (0, 1)}, frozenset())
-    fewer = keep_places([grant(A, 1)], {A: ("v100", (2, 3))}, servers)
-    assert (fewer.gpus, fewer.extended) == ({A: (0,)}, frozenset())
+    assert keep_places([grant(A, 4)], {A: ("v100", (0, 1, 2, 3))}, servers) == {A: (0, 1, 2, 3)}
+    assert keep_places([grant(A, 2)], {A: ("v100", (4, 5))}, servers) == {A: (0, 1)}
+    assert keep_places([grant(A, 1)], {A: ("v100", (2, 3))}, servers) == {A: (0,)}
 
 
 def test_seats_are_nodes_and_gpus_on_them_round_by_round():

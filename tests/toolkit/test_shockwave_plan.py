@@ -13,15 +13,10 @@ from simsched.toolkit.programs.shockwave import (
     arrange,
     averaged_fair_s,
     backfilled,
-    epochs_within,
     estimated_ratios,
-    expected_epochs,
-    expected_profile,
     fairness_weights,
     fewest_rounds,
-    log_utility,
     plan,
-    remaining_of,
     uniform_share,
 )
 
@@ -37,15 +32,14 @@ def jobs(gpus, remaining_s, *, progress=0.0, gain=0.1, age_s=0.0, fair_s=1e9):
     return PlanJobs(np.array(gpus), full(progress), full(gain), full(remaining_s), full(age_s), full(fair_s))
 
 
+def log_utility(progress, options):
+    bases = np.array(options.bases)
+    return np.interp(progress, bases, np.log(np.maximum(bases, options.floor)))
+
+
 def objective(some, weights, rounds, options):
     utility = weights @ log_utility(some.progress + some.gain * rounds, options) / (len(some) * options.rounds)
     return utility - options.makespan_weight * max(0.0, *(some.remaining_s - options.round_s * rounds))
-
-
-def test_the_utility_is_the_log_at_its_bases_and_a_chord_in_between():
-    at = np.array([0.0, 0.2, 0.6, 1.0, 1.5])
-    assert log_utility(at) == pytest.approx(np.log([1e-6, 0.2, 0.6, 1.0, 1.0]))
-    assert log_utility(np.array([0.3]))[0] == pytest.approx((np.log(0.2) + np.log(0.4)) / 2)
 
 
 def test_alone_a_job_runs_until_it_is_done():
@@ -178,30 +172,6 @@ def test_no_round_is_left_with_room_for_a_job_that_has_rounds_to_come():
         assert (free >= 0).all()
         idle = (left > 0) & ~order & (some.gpus[None, :] <= free[:, None])
         assert not idle.any()
-
-
-def test_regimes_that_are_over_are_known_and_the_rest_is_shared():
-    assert expected_epochs(12, [], 0, 3).tolist() == [4.0, 4.0, 4.0]
-    assert expected_epochs(12, [2], 1, 3).tolist() == [2.0, 5.0, 5.0]
-    assert expected_epochs(12, [2], 8, 3).tolist() == [2.0, 8.0, 2.0]
-    assert expected_epochs(12, [2, 4], 0, 3).tolist() == [2.0, 4.0, 6.0]
-    with pytest.raises(ValueError, match="3 regimes are over"):
-        expected_epochs(12, [1, 1, 1], 0, 3)
-
-
-def test_time_that_is_left():
-    assert remaining_of([10.0, 10.0, 4.0], 1.5) == 9.0
-    assert remaining_of([10.0], 1.0) == 0.0
-    assert epochs_within([10.0, 10.0, 4.0], 0.5, 16.0) == 1.75
-    assert epochs_within([10.0, 10.0, 4.0], 0.5, 99.0) == 2.5
-
-
-def test_the_expected_profile_knows_what_is_over_and_shares_the_rest_evenly():
-    truth = [3.0] * 2 + [2.0] * 8 + [1.0] * 2
-    assert expected_profile(truth, 0) == [3.0] * 4 + [2.0] * 4 + [1.0] * 4
-    assert expected_profile(truth, 2.5) == [3.0] * 2 + [2.0] * 5 + [1.0] * 5
-    assert expected_profile(truth, 11.9) == truth
-    assert len(expected_profile(truth, 20)) == len(truth)
 
 
 def test_settings_of_the_plan_change_who_is_early_and_who_fills_up():

@@ -77,23 +77,6 @@ def efficiency(busy_s: Sequence[float], together_s: float) -> float:
     return ordered_sum(busy_s) / together_s / _RESOURCES
 
 
-def merge_in_order(buckets: Mapping[int, Bucket[J]], rules: Rules) -> list[tuple[J, ...]]:
-    """Merge every leader with the jobs that follow it, while the jobs taken do not fit on the cluster.
-
-    A job that needs no merging forms a separate group, before its leader's.
-    """
-    required = _required(buckets)
-    groups: list[tuple[J, ...]] = []
-    for gpus, bucket in buckets.items():
-        for first in range(0, rules.most_jobs * bucket.leaders, rules.most_jobs):
-            leader, *followers = bucket.jobs[first : first + rules.most_jobs]
-            merged = min(len(followers), max(0, -(-(required - rules.capacity) // gpus)))
-            required -= gpus * merged
-            groups += [(job,) for job in followers[merged:]]
-            groups.append((leader, *followers[:merged]))
-    return groups
-
-
 def merge_by_matching(
     buckets: Mapping[int, Bucket[J]],
     rules: Rules,
@@ -107,7 +90,7 @@ def merge_by_matching(
     weighed once. As in the published simulator the first pass is always made, and orders matched jobs next to each
     other even if nobody needs merging.
     """
-    required = _required(buckets)
+    required = gpus_of(buckets)
     groups: dict[int, list[tuple[J, ...]]] = {gpus: [(job,) for job in bucket.jobs] for gpus, bucket in buckets.items()}
     for _ in range(rules.passes):
         for gpus, singles in groups.items():
@@ -116,19 +99,6 @@ def merge_by_matching(
         if required <= rules.capacity:
             break
     return [group for bucket in groups.values() for group in bucket]
-
-
-def split_slow(
-    groups: Iterable[tuple[J, ...]], together_s: Callable[[tuple[J, ...]], float], alone_s: Callable[[J], float]
-) -> list[tuple[J, ...]]:
-    """Undo the groups that are slower than their members one after the other ("autopack")."""
-    kept: list[tuple[J, ...]] = []
-    for group in groups:
-        if together_s(group) / ordered_sum(alone_s(job) for job in group) > 1:
-            kept += [(job,) for job in group]
-        else:
-            kept.append(group)
-    return kept
 
 
 def placement_order(
@@ -145,7 +115,8 @@ def placement_order(
     return [group for _, _, group in sorted(first, key=lambda entry: entry[:2])]
 
 
-def _required(buckets: Mapping[int, Bucket[J]]) -> int:
+def gpus_of(buckets: Mapping[int, Bucket[J]]) -> int:
+    """Count the GPUs that all jobs of the buckets ask for."""
     return sum(gpus * len(bucket.jobs) for gpus, bucket in buckets.items())
 
 

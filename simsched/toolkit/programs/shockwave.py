@@ -1,11 +1,4 @@
-"""Shockwave's plan, and the forecasts that it rests on.
-
-Forecasts of a training's remaining batch regimes and remaining time.
-
-Shockwave (Zheng et al., NSDI'23, section 5) knows the sequence of a rule's regimes but not how long each lasts; their
-shares of the epochs are a Dirichlet variable, updated as the job runs.
-
-Shockwave's plan over future rounds: in how many rounds, and in which, each job runs (Zheng et al., NSDI'23).
+"""Shockwave's plan over future rounds: in how many rounds, and in which, each job runs (Zheng et al., NSDI'23).
 
 Which rounds a job gets changes neither its utility nor the makespan: the integer program counts rounds, one variable
 per job. The published one has a binary for each job and round, and a second program orders the rounds; here `arrange`
@@ -16,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.arithmetic import exp, log, ordered_sum, times
+from simsched.arithmetic import exp, log, ordered_sum
 
 if TYPE_CHECKING:
     from scipy.optimize import LinearConstraint
@@ -35,24 +27,6 @@ Flags = NDArray[np.bool_]
 MOST_WEIGHT = 1e4
 #: Costs are scaled to this: the solver's absolute gap (1e-6) is negligible next to the relative one.
 LARGEST_COST = 1e4
-
-
-def expected_epochs(epochs: int, past: Sequence[int], current: int, regimes: int) -> Floats:
-    """Return the expected epochs of each regime in the whole training: shape (regimes,), adding up to `epochs`.
-
-    `past` are the lengths of finished regimes, `current` the epochs so far in the present one, and `regimes` the number
-    of all. The prior is uniform. Finished regimes are known; the remaining epochs, plus `current`, are shared evenly by
-    the present regime, which keeps at least `current`, and those to come (a reading of the paper's restated prior).
-    Raises `ValueError` if more regimes are over than exist.
-    """
-    if len(past) >= regimes:
-        raise ValueError(f"{len(past)} regimes are over, of {regimes} in all, and one is running")
-    rest = epochs - sum(past)
-    ahead = regimes - len(past)
-    present = max(rest / ahead, float(min(current, rest)))
-    later = (rest - present) / max(ahead - 1, 1)
-    known = [float(length) for length in past]
-    return np.array([*known, rest - later * (ahead - 1), *[later] * (ahead - 1)])
 
 
 def remaining_of(epoch_s: Sequence[float], done: float) -> float:
@@ -72,27 +46,6 @@ def epochs_within(epoch_s: Sequence[float], done: float, seconds: float) -> floa
             return place + left / epoch_s[whole] - done
         place, left = whole + 1.0, left - needed
     return place - done
-
-
-def expected_profile(epoch_s: Sequence[float], done: float) -> list[float]:
-    """Return the expected seconds of every epoch after `done` epochs, given the seconds they will really take.
-
-    `epoch_s` gives the order and the speeds of the regimes; lengths are known only for finished regimes
-    (`expected_epochs`) and are rounded to whole epochs.
-    """
-    runs = [(second, len(list(same))) for second, same in groupby(epoch_s)]
-    past: list[int] = []
-    whole, before = min(int(done), len(epoch_s) - 1), 0
-    while before + runs[len(past)][1] <= whole:
-        before += runs[len(past)][1]
-        past.append(runs[len(past)][1])
-    lengths = expected_epochs(len(epoch_s), past, whole - before, len(runs))
-    ends = np.rint(np.cumsum(lengths)).astype(int).tolist()
-    begins = [0, *ends[:-1]]
-    found: list[float] = []
-    for (second, _), begin, end in zip(runs, begins, ends, strict=True):
-        found += [second] * (end - begin)
-    return found
 
 
 @dataclass(frozen=True)
@@ -266,27 +219,13 @@ def _constraints(jobs: PlanJobs, pieces: int, num_gpus: int, options: PlanOption
     return LinearConstraint(coo_array((values, (rows, cells)), shape=(1 + 2 * n, columns)).tocsr(), lower, upper)
 
 
-def _slopes(options: PlanOptions) -> tuple[Floats, Floats]:
-    """Return the bases of the log utility and the slope from each to the next."""
-    bases = np.array(options.bases)
-    values = log(np.maximum(bases, options.floor))
-    return bases, np.diff(values) / np.diff(bases)
-
-
 def _pieces(jobs: PlanJobs, options: PlanOptions) -> tuple[Floats, Floats]:
     """Return the slope of each piece, and how much of it lies ahead of each job: shapes (pieces,) and (n, pieces)."""
-    bases, slopes = _slopes(options)
+    bases = np.array(options.bases)
+    slopes = np.diff(log(np.maximum(bases, options.floor))) / np.diff(bases)
     from_here = np.maximum(jobs.progress[:, None], bases[None, :-1])
     widths: Floats = np.maximum(bases[None, 1:] - from_here, 0.0)
     return slopes, widths
-
-
-def log_utility(progress: Floats, options: PlanOptions = DEFAULTS) -> Floats:
-    """Return the piecewise-linear log of progress: exact at the bases, linear in between."""
-    bases, slopes = _slopes(options)
-    done = np.clip(progress[:, None] - bases[None, :-1], 0.0, np.diff(bases))
-    utility: Floats = log(options.floor) + times(done, slopes)
-    return utility
 
 
 def arrange(planned: Plan, jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Flags:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from simsched.model import Allocation, Capacity, Node
 from simsched.policy import Action, Decision, Onto, Place, View
@@ -12,20 +11,12 @@ from simsched.toolkit.placers import BEST_FIT
 from simsched.toolkit.rounds.mechanism import Grant, Unit
 
 
-@dataclass(frozen=True)
-class Places:
-    """GPUs of each unit, by index in its type, and the units that keep exactly what they had (extended leases)."""
-
-    gpus: Mapping[Unit, tuple[int, ...]]
-    extended: frozenset[Unit]
-
-
 def keep_places(
     grants: Iterable[Grant],
     held: Mapping[Unit, tuple[str, tuple[int, ...]]],
     servers: Mapping[str, Sequence[Sequence[int]]],
-) -> Places:
-    """Place the units of one round.
+) -> dict[Unit, tuple[int, ...]]:
+    """Place the units of one round; return their GPUs, by index in their type.
 
     `held` gives the GPU type and GPUs of the last round; `servers` lists the GPUs of each type by server. Units are
     placed by descending number of GPUs, ties in the order given. A unit that stays on its type keeps its GPUs if no
@@ -35,16 +26,14 @@ def keep_places(
     order = sorted(grants, key=lambda grant: -grant.num_gpus)
     free = {gpu_type: [list(gpus) for gpus in rows] for gpu_type, rows in servers.items()}
     placed: dict[Unit, tuple[int, ...]] = {}
-    extended: set[Unit] = set()
     for grant in order:
         gpu_type, gpus = held.get(grant.unit, ("", ()))
         if gpu_type == grant.gpu_type and len(gpus) == grant.num_gpus and _take(free[gpu_type], gpus):
             placed[grant.unit] = gpus
-            extended.add(grant.unit)
     for grant in order:
         if grant.unit not in placed:
             placed[grant.unit] = _first_fit(free[grant.gpu_type], grant)
-    return Places(placed, frozenset(extended))
+    return placed
 
 
 def _take(rows: list[list[int]], gpus: tuple[int, ...]) -> bool:
@@ -90,7 +79,7 @@ class Seats:
         """
         runs = [grant for grant in grants if grant.runs]
         free = {kind: [gpus for node, gpus in servers.items() if up[node]] for kind, servers in self._servers.items()}
-        placed = keep_places(runs, self._held, free).gpus
+        placed = keep_places(runs, self._held, free)
         self._held = {grant.unit: (grant.gpu_type, placed[grant.unit]) for grant in runs}
         return {grant.unit: self._allocation(grant.gpu_type, placed[grant.unit]) for grant in runs}
 

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from simsched.model import ApplicationFacts, BatchChoice, Cluster, JobRequest, S
 from simsched.model.regimes import BatchRegimes
 from simsched.policy import Decision, JobView, Traits, Triggers, View
 from simsched.policy.signals import STEPS, StepCounts
-from simsched.toolkit.programs.shockwave import PlanOptions, expected_profile
+from simsched.toolkit.programs.shockwave import PlanOptions
 from simsched.toolkit.recording import play
 from simsched.toolkit.rounds import Grant, Unit
 
@@ -420,3 +421,42 @@ def _asked(account: Account) -> int:
     state = BatchState(request.batch_size, steps.batch, epoch, request.num_gpus, regimes.smallest, regimes.largest)
     wanted = account.rule(state, NOTHING_MEASURED)
     return wanted if wanted != steps.batch else 0
+
+
+def expected_epochs(epochs: int, past: Sequence[int], current: int, regimes: int) -> list[float]:
+    """Return the expected epochs of each regime in the whole training (section 5), adding up to `epochs`.
+
+    `past` are the lengths of finished regimes, `current` the epochs so far in the present one, and `regimes` the number
+    of all. The prior is uniform. Finished regimes are known; the remaining epochs, plus `current`, are shared evenly by
+    the present regime, which keeps at least `current`, and those to come (a reading of the paper's restated prior).
+    Raises `ValueError` if more regimes are over than exist.
+    """
+    if len(past) >= regimes:
+        raise ValueError(f"{len(past)} regimes are over, of {regimes} in all, and one is running")
+    rest = epochs - sum(past)
+    ahead = regimes - len(past)
+    present = max(rest / ahead, float(min(current, rest)))
+    later = (rest - present) / max(ahead - 1, 1)
+    known = [float(length) for length in past]
+    return [*known, rest - later * (ahead - 1), *[later] * (ahead - 1)]
+
+
+def expected_profile(epoch_s: Sequence[float], done: float) -> list[float]:
+    """Return the expected seconds of every epoch after `done` epochs, given the seconds they will really take.
+
+    `epoch_s` gives the order and the speeds of the regimes; lengths are known only for finished regimes
+    (`expected_epochs`) and are rounded to whole epochs.
+    """
+    runs = [(second, len(list(same))) for second, same in groupby(epoch_s)]
+    past: list[int] = []
+    whole, before = min(int(done), len(epoch_s) - 1), 0
+    while before + runs[len(past)][1] <= whole:
+        before += runs[len(past)][1]
+        past.append(runs[len(past)][1])
+    lengths = expected_epochs(len(epoch_s), past, whole - before, len(runs))
+    ends = np.rint(np.cumsum(lengths)).astype(int).tolist()
+    begins = [0, *ends[:-1]]
+    profile: list[float] = []
+    for (second, _), begin, end in zip(runs, begins, ends, strict=True):
+        profile += [second] * (end - begin)
+    return profile

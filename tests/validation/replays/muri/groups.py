@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal, cast
 
+from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Cluster
 from simsched.model.colocation import group_s
 from simsched.policy import INPUT_FILE, JobView, Onto, Place, Traits, View
 from simsched.policy.signals import NEXT_ARRIVAL
 from simsched.toolkit.grouping import exact_matching, groups as grouping
+from simsched.toolkit.grouping.groups import J
 from simsched.toolkit.recording import play
 
 from .books import ALONE, TOLERANCE_S, Account, Artifact, Jobs, first_fit
@@ -102,8 +104,8 @@ class Muri(Artifact):
         if self.matching:
             made = grouping.merge_by_matching(buckets, self._rules, self._weight, self._match, _stages)
         else:
-            made = grouping.merge_in_order(buckets, self._rules)
-        return grouping.split_slow(made, self._group_s, lambda one: one.iteration_s) if self.split_slow else made
+            made = merge_in_order(buckets, self._rules)
+        return split_slow(made, self._group_s, lambda one: one.iteration_s) if self.split_slow else made
 
     def _group_s(self, group: Sequence[Account]) -> float:
         if len(group) == 1:
@@ -121,3 +123,33 @@ class Muri(Artifact):
 
 def _stages(group: Sequence[Account]) -> tuple[tuple[float, float, float], ...]:
     return tuple(account.stages_s for account in group)
+
+
+def merge_in_order(buckets: Mapping[int, grouping.Bucket[J]], rules: grouping.Rules) -> list[tuple[J, ...]]:
+    """Merge every leader with the jobs that follow it, while the jobs taken do not fit on the cluster.
+
+    A job that needs no merging forms a separate group, before its leader's.
+    """
+    required = grouping.gpus_of(buckets)
+    groups: list[tuple[J, ...]] = []
+    for gpus, bucket in buckets.items():
+        for first in range(0, rules.most_jobs * bucket.leaders, rules.most_jobs):
+            leader, *followers = bucket.jobs[first : first + rules.most_jobs]
+            merged = min(len(followers), max(0, -(-(required - rules.capacity) // gpus)))
+            required -= gpus * merged
+            groups += [(job,) for job in followers[merged:]]
+            groups.append((leader, *followers[:merged]))
+    return groups
+
+
+def split_slow(
+    groups: Iterable[tuple[J, ...]], together_s: Callable[[tuple[J, ...]], float], alone_s: Callable[[J], float]
+) -> list[tuple[J, ...]]:
+    """Undo the groups that are slower than their members one after the other ("autopack")."""
+    kept: list[tuple[J, ...]] = []
+    for group in groups:
+        if together_s(group) / ordered_sum(alone_s(job) for job in group) > 1:
+            kept += [(job,) for job in group]
+        else:
+            kept.append(group)
+    return kept
