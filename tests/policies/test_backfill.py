@@ -150,9 +150,7 @@ def test_columns_follow_the_jobs_that_wait() -> None:
             left.append(job)
             number += 1
         if step % 3 == 0:  # columns are read now and then only, and may have to grow by then
-            columns = (waiting.gpus, waiting.limits, waiting.keys, waiting.numbers)
-            columns += (waiting.submitted_s, waiting.fixed, waiting.tiers, waiting.units, waiting.wants)
-            assert list(zip(*(column.tolist() for column in columns), strict=True)) == [job[1:] for job in left]
+            assert list(zip(*(column.tolist() for column in waiting.columns), strict=True)) == [job[1:] for job in left]
         gone = dice.sample(range(len(left)), len(left) if step % 20 == 19 else len(left) // 9)
         if gone:
             waiting.remove(gone)

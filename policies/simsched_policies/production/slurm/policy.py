@@ -213,7 +213,8 @@ class SlurmBackfill(Policy):
             for victim in stops.claims.pop(name).victims:
                 self._stop(victim, view, changes)
         for kind, pool in enumerate(self._pools):
-            order = [place for place in self._in_order(pool, now_s).tolist() if pool.waiting.tiers[place] >= _PREEMPTS]
+            tiers = pool.waiting.columns.tiers
+            order = [place for place in self._in_order(pool, now_s).tolist() if tiers[place] >= _PREEMPTS]
             gone = [p for p in order[: self.backfill.max_jobs] if self._takes(kind, pool, p, view, changes)]
             if gone:
                 pool.waiting.remove(gone)
@@ -350,9 +351,9 @@ class SlurmBackfill(Policy):
         waiting = self._pools[kind].waiting
         if self._machines is None:
             return self._free.choose_of(kind, PLACERS[self.placement], waiting.jobs[place].gpus)
-        now, one = math.floor(now_s), slice(place, place + 1)
+        now, one, columns = math.floor(now_s), slice(place, place + 1), waiting.columns
         state, manner = self._machines.begin(self._free, alone=True), self._manner("none")._replace(step=1)
-        _, found = state.plan(now, waiting.wants[one], waiting.limits[one], now, manner)
+        _, found = state.plan(now, columns.wants[one], columns.limits[one], now, manner)
         return found[0][1] if found else None
 
     def _looked_at(self, pool: TypePool, view: View, how: str) -> Ints:
@@ -363,7 +364,7 @@ class SlurmBackfill(Policy):
         options, order = self.backfill, self._order.places(pool.waiting, view.now_s)
         if how == "conservative":
             if options.max_jobs_per_user:
-                order = order[first_of_each(pool.waiting.keys[order], options.max_jobs_per_user)]
+                order = order[first_of_each(pool.waiting.columns.keys[order], options.max_jobs_per_user)]
             order = self._tested(pool, order, self._depth or 0)
         elif options.interval_s and how == "none":
             order = self._tested(pool, order, options.queue_depth)
@@ -400,11 +401,11 @@ class SlurmBackfill(Policy):
         """Return the indices of those jobs that limits, licences and their arrays let start."""
         waiting = pool.waiting
         if self._book.any:
-            amounts = np.zeros((len(waiting), 6), dtype=np.int64)
-            amounts[:, 0], amounts[:, 4] = waiting.gpus, 1
+            columns, amounts = waiting.columns, np.zeros((len(waiting), 6), dtype=np.int64)
+            amounts[:, 0], amounts[:, 4] = columns.gpus, 1
             if self._machines is not None:
-                amounts[:, 1:4] = self._machines.amounts[waiting.wants]
-            within: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = amounts <= self._book.room()[waiting.numbers]
+                amounts[:, 1:4] = self._machines.amounts[columns.wants]
+            within: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = amounts <= self._book.room()[columns.numbers]
             places = places[np.all(within, axis=1)[places]]
         if self._conditions.any:
             allow = self._conditions.allows
@@ -423,42 +424,42 @@ class SlurmBackfill(Policy):
         """Return the first jobs of an order, as many as a pass tests, an array counting as one."""
         if not self._units:
             return order[:most]
-        return order[first_units(pool.waiting.units[order], most)]
+        return order[first_units(pool.waiting.columns.units[order], most)]
 
     def _chosen(self, kind: int, pool: TypePool, order: Ints, now: int, how: str) -> _Chosen:
         """Return the indices of the jobs in an order that start now."""
-        waiting, options, machines = pool.waiting, self.backfill, self._machines
+        options, machines, columns = self.backfill, self._machines, pool.waiting.columns
         if machines is not None:
-            return self._on_nodes(waiting, machines, order, now, how)
-        free = self._free.total_of(kind)
+            return self._on_nodes(pool.waiting, machines, order, now, how)
+        free, gpus = self._free.total_of(kind), columns.gpus[order]
         if len(order) == 1:  # no other job to wait for
-            return [(int(order[0]), None)] if waiting.gpus[order[0]] <= free else []
+            return [(int(order[0]), None)] if gpus[0] <= free else []
         if how == "easy":  # a job larger than the pool delays nobody
-            order = order[waiting.gpus[order] <= free + pool.releases.gpus]
-        state, wants = pool.begin(free, waiting.gpus[order])
+            order = order[gpus <= free + pool.releases.gpus]
+        state, wants = pool.begin(free, columns.gpus[order])
         horizon = now + options.window_s if how == "conservative" else _NO_HORIZON
-        planned, begun = state.plan(now, wants, waiting.limits[order], horizon, Manner(_HOW[how]))
+        planned, begun = state.plan(now, wants, columns.limits[order], horizon, Manner(_HOW[how]))
         if how == "conservative" and (planned < 0).any():  # one beyond the window may move into it
             self._ripens_s = now
         return [(int(order[job]), None) for job, _ in begun]
 
     def _on_nodes(self, waiting: Waiting, machines: Machines, order: Ints, now: int, how: str) -> _Chosen:
         """Return the indices of the jobs in an order that start now, with their nodes."""
-        options = self.backfill
+        options, wants = self.backfill, waiting.columns.wants
         able = np.ones(len(machines.amounts), dtype=np.bool_)
         if not self._reserved:
             rooms = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
             rooms = {want: place for want, place in rooms.items() if place is not None}
             if (len(order) == 1 and self._first == FULLEST) or not rooms:
-                return [(place, rooms[want]) for place in order for want in rooms if waiting.wants[place] == want]
+                return [(place, rooms[want]) for place in order for want in rooms if wants[place] == want]
             # Jobs behind the last one that fits cannot start now, whatever is planned.
             able[:] = False
             able[list(rooms)] = True
-            order = order[: np.flatnonzero(np.append(True, able[waiting.wants[order]]))[-1]]
-        wants, limits, horizon = waiting.wants[order], waiting.limits[order], now + options.window_s
+            order = order[: np.flatnonzero(np.append(True, able[wants[order]]))[-1]]
+        limits, horizon = waiting.columns.limits[order], now + options.window_s
         state, by_count = machines.begin(self._free), options.counts == "gpus" and how != "none"
         state = machines.counted(state, able) if by_count else state
-        planned, begun = state.plan(now, wants, limits, horizon, self._manner(how))
+        planned, begun = state.plan(now, wants[order], limits, horizon, self._manner(how))
         beyond = planned[planned < NEVER]
         if len(beyond):
             self._ripens_s = min(self._ripens_s, -int(beyond.max()) - options.window_s)

@@ -41,6 +41,20 @@ class WaitingJob(NamedTuple):
     want: int = 0
 
 
+class Columns(NamedTuple):
+    """The properties of waiting jobs, an array for each, in the order of `WaitingJob`."""
+
+    gpus: Ints
+    limits: Ints
+    keys: Ints
+    numbers: Ints
+    submitted_s: Numbers
+    fixed: Numbers
+    tiers: Ints
+    units: Ints
+    wants: Ints
+
+
 class Held(NamedTuple):
     """What a running job holds, the second at which its limit ends, and its owner."""
 
@@ -120,56 +134,12 @@ class Waiting:
         """The indices of their wants of nodes."""
         return {want for _, want in self._sizes}
 
-    def _column(self, place: int) -> Ints:
+    @property
+    def columns(self) -> Columns:
+        """Their properties."""
         self._fill()
-        return self._whole[place, : self._filled]
-
-    @property
-    def gpus(self) -> Ints:
-        """GPUs that each job asks for."""
-        return self._column(0)
-
-    @property
-    def limits(self) -> Ints:
-        """Time limit of each, in whole seconds."""
-        return self._column(1)
-
-    @property
-    def keys(self) -> Ints:
-        """Index of the owner of each."""
-        return self._column(2)
-
-    @property
-    def numbers(self) -> Ints:
-        """Class of limits of each."""
-        return self._column(3)
-
-    @property
-    def tiers(self) -> Ints:
-        """Tier of each, the highest going first."""
-        return self._column(4)
-
-    @property
-    def units(self) -> Ints:
-        """Number of the job array of each, or its own."""
-        return self._column(5)
-
-    @property
-    def wants(self) -> Ints:
-        """Index of the want of each."""
-        return self._column(6)
-
-    @property
-    def submitted_s(self) -> Numbers:
-        """Submission of each."""
-        self._fill()
-        return self._real[0, : self._filled]
-
-    @property
-    def fixed(self) -> Numbers:
-        """Constant part of the priority of each."""
-        self._fill()
-        return self._real[1, : self._filled]
+        whole, real = self._whole[:, : self._filled], self._real[:, : self._filled]
+        return Columns(*whole[:4], *real, *whole[4:])
 
 
 class TypePool:
@@ -240,17 +210,19 @@ class Order:
         places: Ints = np.arange(len(waiting), dtype=np.int64)
         if self._priority.weighs or not self.as_added:
             value = self._values(waiting, now_s)
-            places = np.lexsort((places, waiting.submitted_s, -value, -waiting.tiers)).astype(np.int64)
+            columns = waiting.columns
+            places = np.lexsort((places, columns.submitted_s, -value, -columns.tiers)).astype(np.int64)
         return places
 
     def scores(self, waiting: Waiting, now_s: float) -> list[tuple[float, float]]:
         """Return tier and priority of waiting jobs, the larger first."""
-        return list(zip(waiting.tiers.tolist(), self._values(waiting, now_s).tolist(), strict=True))
+        return list(zip(waiting.columns.tiers.tolist(), self._values(waiting, now_s).tolist(), strict=True))
 
     def _values(self, waiting: Waiting, now_s: float) -> Numbers:
-        value = waiting.fixed.copy()
+        columns = waiting.columns
+        value = columns.fixed.copy()
         if self._priority.age:
-            value += self._priority.age * np.minimum((now_s - waiting.submitted_s) / self._priority.max_age_s, 1.0)
+            value += self._priority.age * np.minimum((now_s - columns.submitted_s) / self._priority.max_age_s, 1.0)
         if self._priority.fair_share:
-            value += self._priority.fair_share * self._usage.factors()[waiting.keys]
+            value += self._priority.fair_share * self._usage.factors()[columns.keys]
         return value
