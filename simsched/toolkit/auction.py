@@ -120,9 +120,7 @@ class Outcome:
     left: int
 
 
-def partial_allocation(
-    bids: Sequence[Bid], gpus: int, best: Callable[[Sequence[Bid], int], Counts] = best_by_gain
-) -> Outcome:
+def partial_allocation(bids: Sequence[Bid], gpus: int) -> Outcome:
     """Auction `gpus` GPUs among `bids`: one optimisation, plus one for each winner.
 
     The hidden payment of i is the product of the others' values with i present over that with i absent, at most 1
@@ -130,7 +128,7 @@ def partial_allocation(
     nothing if it costs another application all its value; zeros on both sides cancel.
     """
     _check(bids)
-    won = best(bids, gpus)
+    won = best_by_gain(bids, gpus)
     payments = []
     for i, count in enumerate(won):
         if not count:  # nobody would gain from its absence
@@ -138,7 +136,7 @@ def partial_allocation(
             continue
         others = [bid for j, bid in enumerate(bids) if j != i]
         present = _worth(others, [given for j, given in enumerate(won) if j != i])
-        absent = _worth(others, best(others, gpus))
+        absent = _worth(others, best_by_gain(others, gpus))
         payments.append(math.exp(min(0.0, present[1] - absent[1])) if present[0] >= absent[0] else 0.0)
     kept = tuple(math.floor(share * count + 1e-9) for share, count in zip(payments, won, strict=True))
     return Outcome(won, tuple(payments), kept, gpus - sum(kept))

@@ -13,7 +13,6 @@ from simsched.experiment.spec import WorkloadSpec
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.testing.builders import Applications, run, toy_application
-from simsched.toolkit.programs.leases import reserve, reserve_in_order, usable_seconds
 
 AT_ONCE = EngineOptions(restart_delay_s=0)
 
@@ -49,40 +48,6 @@ def test_elastic_edf_gives_the_next_deadline_all_gpus_that_make_it_faster():
     assert sorted(dict.fromkeys(gpus(16))) == [("late", 2), ("soon", 2)]
     with pytest.raises(InputError, match="step times"):
         outcome(Edf(elastic=True), [job("fixed", 0, 1, 100, 500)])
-
-
-def test_usable_seconds_end_with_the_deadline_and_lose_a_restart_each():
-    usable = usable_seconds([30, 60, 120], [60, 120, 180], [130, 1000], [0, 5])
-    assert usable.tolist() == [[30, 60, 10], [25, 55, 55]]
-
-
-def test_the_program_finds_leases_where_the_order_of_deadlines_does_not():
-    # On 2 GPUs and 2 leases, `a` (1 GPU, one lease) goes first and takes lease 0, and `b` (2 GPUs) the other. Then `c`
-    # (1 GPU, lease 0 alone) fits beside `a`; but with `c` barred from lease 1, `b` before `a` would have to wait.
-    need, gpus = np.array([60.0, 60.0, 60.0]), np.array([1, 2, 1])
-    usable = np.array([[60.0, 60.0], [60.0, 60.0], [0.0, 60.0]])
-    room = np.array([2, 2])
-    assert reserve_in_order(need, gpus, usable, room) is None
-    held = reserve(need, gpus, usable, room)
-    assert held is not None
-    assert held.tolist() == [[False, True], [True, False], [False, True]]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_leases_that_are_found_fit_and_suffice_and_none_are_missed(seed):
-    rng = np.random.default_rng(seed)
-    jobs, leases = 3, 3
-    gpus, need = rng.integers(1, 3, jobs), rng.integers(1, 3, jobs) * 60.0
-    usable = np.where(np.arange(leases) < rng.integers(1, 4, (jobs, 1)), 60.0, 0.0)
-    room = np.full(leases, 3)
-
-    def works(held) -> bool:
-        return bool(((held * usable).sum(1) >= need).all() and (gpus @ held <= room).all())
-
-    every = (np.array([(code >> bit) & 1 for bit in range(9)]).reshape(3, 3) for code in range(512))
-    held = reserve(need, gpus, usable, room)
-    assert (held is not None) == any(works(one) for one in every)
-    assert held is None or works(held.astype(int))
 
 
 def test_chronus_admits_what_can_be_in_time_and_runs_the_rest_on_what_is_left():

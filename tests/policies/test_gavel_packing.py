@@ -20,7 +20,6 @@ from simsched.testing.builders import FakeJob, fake_job_view
 from simsched.toolkit.programs.objectives import max_min
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.rounds.policy import with_pairs
-from simsched.toolkit.rounds.rates import fill_up
 from tests.validation.oracles.objectives import fair_value
 
 #: Steps per second of three applications on two types.
@@ -216,21 +215,6 @@ def test_the_ideal_grants_fractions_exactly():
     assert ends(rounds)["A"] != pytest.approx(2000.0, abs=1.0)
 
 
-def test_short_rounds_come_near_the_ideal():
-    jobs = [job("A1", 4000), job("B1", 4000), job("C1", 3000, at=100.0), job("A2", 2000, at=500.0)]
-    ideal = ends(simulated(MaxMin(ideal=True), jobs, most=4, model=None))
-    rounds = ends(simulated(MaxMin(round_s=2, min_reset_s=0, speeds="true"), jobs, most=1, model=None))
-    assert np.mean(list(rounds.values())) == pytest.approx(np.mean(list(ideal.values())), rel=0.03)
-
-
 def test_the_ideal_needs_room_for_all_jobs_at_once():
     with pytest.raises(InputError, match="max_jobs"):
         simulated(MaxMin(ideal=True), [job(f"A{n}", 400) for n in range(5)], ONE, most=4, model=None)
-
-
-def test_what_shares_leave_goes_to_the_first_jobs_on_their_fastest_types():
-    instance = ShareProblem(np.array([[4.0, 1.0], [3.0, 2.0]]), np.array([1, 1]), np.array([1, 1]))
-    full = fill_up(instance, np.array([[0.25, 0.0], [0.25, 0.5]]))
-    assert full == pytest.approx(np.array([[0.75, 0.25], [0.25, 0.75]]))
-    with pytest.raises(ValueError, match="more than"):
-        fill_up(instance, np.array([[1.0, 0.0], [0.5, 0.0]]))

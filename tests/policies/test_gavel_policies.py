@@ -1,8 +1,6 @@
 """Gavel's policies on small clusters, by hand."""
 
 import json
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,8 +15,6 @@ from simsched.model.job import JobSpec
 from simsched.policy import registry
 from simsched.policy.signals import MEASURED_SPEEDS, REMAINING_WORK, TRUE_RATES
 from simsched.testing.builders import fresh_view, run
-from simsched.toolkit.rounds import SharesPolicy
-from simsched.toolkit.rounds.rates import SIGNALS, rate_source
 from simsched.workload.source import WorkloadOptions, make_workload
 
 TABLE = {
@@ -89,32 +85,12 @@ def test_agnostic_max_min_splits_time_alike(table):
     assert {name: round(sum(row), 6) for name, row in shares.items()} == dict.fromkeys("abcd", 0.5)
 
 
-def test_weights_count(table):
-    shares = shares_of(MaxMin(), [lm("a", 1e4, weight=3.0), lm("b", 1e4), lm("c", 1e4), lm("d", 1e4)], table)
-    rate = {name: float(np.dot(row, [4, 1])) for name, row in shares.items()}
-    assert rate["a"] == pytest.approx(3 * rate["b"], rel=1e-6)
-
-
 def test_rounds_carry_shares_out(table):
     one = Cluster.uniform(1, 1, "fast")
     records = simulated(MaxMin(round_s=100, min_reset_s=0), [lm("a", 4000), lm("b", 4000)], table, one)
     # They take turns of 100 s; each needs 1,000 s.
     assert ends(records) == {"a": 1900.0, "b": 2000.0}
     assert sum(job.restarts for job in records.jobs) == 18
-
-
-def test_a_round_ends_early_where_nothing_runs(table):
-    one = Cluster.uniform(1, 1, "fast")
-    records = simulated(MaxMin(min_reset_s=0), [lm("a", 40), lm("b", 40)], table, one)
-    assert ends(records) == {"a": 10.0, "b": 20.0}
-
-
-def test_jobs_that_come_between_resets_wait_for_the_next(table):
-    jobs = [lm("a", 40_000), a3c("b", 20_000, at=1.0)]
-    records = simulated(MaxMin(), jobs, table)
-    started = {job.job_id: job.start_time_s for job in records.jobs}
-    # The reset at 0 does not count as one, so that the one of the first round after the arrival is due.
-    assert started == {"a": 0.0, "b": 360.0}
 
 
 def test_however_many_rounds_pass_until_shares_are_computed_is_borne(table):
@@ -160,14 +136,6 @@ def test_cost_and_deadlines(table):
     assert np.dot(due, [4, 1]) >= 3.6 - 1e-6
 
 
-def test_finish_time_fairness_keeps_books(table):
-    jobs = [lm("a", 40_000), lm("b", 20_000, at=1000.0), a3c("c", 20_000, at=3000.0)]
-    policy = FinishTimeFairness()
-    simulated(policy, jobs, table)
-    assert set(policy._notes) <= {"a", "b", "c"}
-    assert all(note.isolated_s >= 0 for note in policy._notes.values())
-
-
 @pytest.mark.parametrize(
     ("speeds", "signal"), [("true", TRUE_RATES), ("measured", MEASURED_SPEEDS), ("fitted", MEASURED_SPEEDS)]
 )
@@ -175,34 +143,6 @@ def test_signals_follow_speeds(speeds, signal):
     assert MaxMin(speeds=speeds).signals == {signal}
     assert FinishTimeFairness(speeds=speeds).signals == {signal, REMAINING_WORK}
     assert MaxMin(speeds="none").signals == frozenset()
-
-
-def rates_after(speeds, table, measured):
-    """Rates of two jobs of LM, of which the first has measured its speed on some types."""
-    from simsched.model.placement import Site
-    from simsched.policy.signals import Speed
-
-    policy = MaxMin(speeds=speeds)
-    view, jobs = fresh_view(policy, [lm("a", 1e4), lm("b", 1e4), a3c("c", 1e4)], CLUSTER, table)
-    for gpu_type, rate in measured.items():
-        jobs["a"].speeds[Site((1,), gpu_type)] = Speed(0.0, 0.0, rate)
-    jobs["c"].speeds[Site((1,), "fast")] = Speed(0.0, 0.0, 3.0)
-    return rate_source(speeds, CLUSTER.gpus_by_type).rates(list(view.jobs.values())).tolist()
-
-
-def test_measured_and_fitted_rates(table):
-    assert rates_after("measured", table, {"fast": 4.0}) == [[4.0, 4.0], [1.0, 1.0], [3.0, 3.0]]
-    fitted = rates_after("fitted", table, {"fast": 4.0, "slow": 1.0})
-    assert fitted[0] == fitted[1] == [4.0, 1.0]
-    # Unknown: a quarter of its rate on the fast type, as LM's is.
-    assert fitted[2] == pytest.approx([3.0, 0.75], rel=1e-3)
-    assert set(SIGNALS) == {"true", "measured", "fitted", "reference", "none"}
-
-
-def test_all_speeds_finish_all_jobs(table):
-    jobs = [lm(str(number), 900 + 300 * number, at=200.0 * number) for number in range(6)]
-    for speeds in SIGNALS:
-        assert len(simulated(MaxMin(speeds=speeds), jobs, table).jobs) == 6
 
 
 def test_wrong_parameters():
@@ -215,23 +155,6 @@ def test_wrong_parameters():
     ):
         with pytest.raises(InputError):
             make()
-
-
-@dataclass
-class Lopsided(SharesPolicy):
-    """Names only the first job."""
-
-    name: ClassVar[str] = "lopsided"
-
-    def shares(self, snapshot):
-        return {(snapshot.ids[0],): [1.0, 0.0]}
-
-
-def test_a_job_left_out_of_the_shares_waits(table):
-    records = simulated(Lopsided(), [lm("a", 4000), lm("b", 4000)], table)
-    found = ends(records)
-    assert found["a"] == 1000.0
-    assert found["b"] > 1960.0
 
 
 def rates_of_all_kinds():

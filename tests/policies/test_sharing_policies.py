@@ -218,14 +218,6 @@ def test_gandiva_parts_a_pair_whose_trial_fails_even_where_gpus_are_free() -> No
     assert max(ends(recorder).values()) < 3600
 
 
-@pytest.mark.parametrize("share", [0.4, 0.8])
-def test_gandiva_finishes_many_jobs_of_all_sizes(share: float) -> None:
-    jobs = [job(f"j{n}", 37 * n, (1, 2, 1, 4)[n % 4], steps=300 + 90 * (n % 7)) for n in range(24)]
-    recorder = run(Gandiva(), jobs, Cluster.uniform(2, 4), ConstantSharing(share), most=2)
-    assert len(recorder.jobs) == len(jobs)
-    assert any(row.neighbours for row in recorder.allocations)
-
-
 def test_gandiva_unpacks_a_pair_once_gpus_are_free() -> None:
     # At 0.8 of their speed each the pair pays; when b ends, nobody waits and one of the two moves onto its GPU.
     jobs = [job("a", 0, 1, steps=2000), job("b", 0, 1, steps=400), job("c", 0, 1, steps=2000)]

@@ -17,17 +17,6 @@ from simsched.toolkit.auction import (
 )
 
 
-def best_by_enumeration(bids, gpus: int) -> tuple[int, ...]:
-    """Try all counts: most positive values, their greatest product, fewest GPUs, then most for the first."""
-    ranges = [range(min(gpus, len(bid) - 1), -1, -1) for bid in bids]
-
-    def worth(counts: tuple[int, ...]) -> tuple[int, float, int]:
-        positive = [value for bid, count in zip(bids, counts, strict=True) if (value := bid[count]) > 0]
-        return len(positive), math.fsum(map(math.log, positive)), -sum(counts)
-
-    return max((counts for counts in product(*ranges) if sum(counts) <= gpus), key=worth)
-
-
 def linear(weight: float, gpus: int):
     return [weight * count for count in range(gpus + 1)]
 
@@ -61,11 +50,10 @@ def test_three_applications_by_brute_force():
         bids = random_bids(rng, gpus)
         counts = [c for c in product(range(gpus + 1), repeat=3) if sum(c) <= gpus]
         greatest = max(prod(bid[n] for bid, n in zip(bids, c, strict=True)) for c in counts)
-        for best in (best_by_enumeration, best_by_gain):
-            outcome = partial_allocation(bids, gpus, best)
-            assert prod(bid[n] for bid, n in zip(bids, outcome.won, strict=True)) == pytest.approx(greatest)
-            assert all(0 < share <= 1 for share in outcome.payments)
-            assert sum(outcome.kept) + outcome.left == gpus
+        outcome = partial_allocation(bids, gpus)
+        assert prod(bid[n] for bid, n in zip(bids, outcome.won, strict=True)) == pytest.approx(greatest)
+        assert all(0 < share <= 1 for share in outcome.payments)
+        assert sum(outcome.kept) + outcome.left == gpus
 
 
 def test_no_false_bid_gains():
@@ -102,14 +90,6 @@ def test_gpus_are_offered_to_the_least_fair():
             least_fair(ratios, wrong)
 
 
-def test_a_job_that_needs_several_gpus_at_once_is_not_passed_over():
-    # The first is worth nothing on one GPU, and the most of all on two; the others gain less for each.
-    gang, one, flat = [0, 0, 8], [1, 2, 3], [1, 1.5, 2]
-    assert best_by_gain([gang, one, flat], 3) == best_by_enumeration([gang, one, flat], 3) == (2, 1, 0)
-    assert best_by_gain([[1, 1, 9], one], 2) == best_by_enumeration([[1, 1, 9], one], 2) == (2, 0)
-    assert best_by_gain([[1, 1, 9], one], 1) == (0, 1), "the step of two does not fit"
-
-
 def worth(bids, counts):
     """Return what an allocation is worth: how many applications have any value, and the log of its product."""
     values = [bid[count] for bid, count in zip(bids, counts, strict=True)]
@@ -144,19 +124,11 @@ def test_the_allocation_is_the_best_of_all():
         assert worth(bids, found)[1] == pytest.approx(best[1], abs=1e-9), seed
 
 
-def test_the_greatest_gain_for_each_gpu_is_not_the_best_allocation():
-    # By gain per GPU the jobs 2, 3, 5, 6 come first; 7 of the 9 GPUs are theirs then, and no other job fits.
-    sizes, values = (8, 2, 1, 4, 2, 2), (0.31, 0.24, 0.29, 0.37, 0.84, 0.22)
-    bids = [[0.0] * size + [value] for size, value in zip(sizes, values, strict=True)]
-    assert best_by_gain(bids, 9) == best_by_enumeration(bids, 9) == (0, 2, 1, 4, 2, 0)
-
-
 def test_of_equal_products_the_one_of_fewer_gpus_and_then_of_the_first_applications_wins():
-    for best in (best_by_gain, best_by_enumeration):
-        assert best([[0, 0, 1], [0, 1]], 2) == (0, 1), "one GPU does as well as two"
-        assert best([[0, 1], [0, 1]], 1) == (1, 0)
-        assert best([[1, 2, 4], [1, 2, 4]], 3) == (2, 1)
-        assert best([[0, 1, 1, 1]], 3) == (1,), "more are of no use"
+    assert best_by_gain([[0, 0, 1], [0, 1]], 2) == (0, 1), "one GPU does as well as two"
+    assert best_by_gain([[0, 1], [0, 1]], 1) == (1, 0)
+    assert best_by_gain([[1, 2, 4], [1, 2, 4]], 3) == (2, 1)
+    assert best_by_gain([[0, 1, 1, 1]], 3) == (1,), "more are of no use"
     # The order in which logs are added up does not decide: 2 x 3 x 5 either way.
     assert best_by_gain([[1, 2], [1, 3], [1, 5], [1, 5], [1, 3], [1, 2]], 3) == (0, 1, 1, 1, 0, 0)
     assert best_by_gain([[1, 30], [1, 2], [1, 3], [1, 5], [1, 30]], 1) == (1, 0, 0, 0, 0)

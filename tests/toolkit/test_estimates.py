@@ -14,7 +14,6 @@ from simsched.toolkit.speed_model import (
     SpeedModels,
     SpeedSample,
     allocate_by_time,
-    fit_speed,
     samples_of,
 )
 
@@ -75,13 +74,6 @@ def test_a_run_teaches_for_how_long_jobs_held_gpus():
     assert learned.gpu_time_gpu_s(job("c")) == 120, "a job finishes once"
 
 
-def test_speeds_with_all_reduce_are_found_again():
-    truth = SpeedModel(128, (0.002, 0.05, 0.01))
-    model = fit_speed([SpeedSample(w, truth.steps_per_s(w)) for w in (1, 2, 4)], 128)
-    assert model.step_s(8) == pytest.approx(128 / 8 * 0.002 + 0.05 + 0.08)
-    assert model.steps_per_s(0) == 0
-
-
 def test_samples_are_steps_per_second_by_gpus_of_sites_with_a_time():
     speeds = {
         Site((4,), "t4"): Speed(80.0, 0.25),
@@ -100,14 +92,6 @@ def test_a_model_is_fitted_again_where_samples_change_and_forgotten_with_its_job
     assert models.of("a", first, 8) is not model
 
 
-def test_samples_that_cannot_be_fitted_are_refused():
-    with pytest.raises(InputError, match="missing"):
-        fit_speed([], 1)
-    for wrong in (SpeedSample(1, 0.0), SpeedSample(0, 1.0)):
-        with pytest.raises(InputError, match="without speed"):
-            fit_speed([wrong], 1)
-
-
 def test_workers_go_where_they_save_most_time():
     models = [SpeedModel(64, (0.01, 0.1, 0.01)), SpeedModel(64, (0.02, 0.05, 0.002)), SpeedModel(64, (0.001, 0.1, 0.1))]
     remaining = [100.0, 300.0, 50.0]
@@ -119,10 +103,3 @@ def test_workers_go_where_they_save_most_time():
     assert total(counts) == pytest.approx(min(map(total, (c for c in product(range(1, 10), repeat=3) if sum(c) <= 9))))
     assert counts[2] == 1, "the third only gets slower"
     assert allocate_by_time(remaining, [model.step_s for model in models], 2) == (1, 1, 0)
-
-
-def test_a_young_job_counts_a_little_less():
-    speed = SpeedModel(64, (0.01, 0.1, 0.0)).step_s
-    assert allocate_by_time([100.0, 100.0], [speed, speed], 3) == (2, 1)
-    assert allocate_by_time([], [], 3) == ()
-    assert allocate_by_time([100.0, 100.0], [speed, speed], 3, young=[True]) == (1, 2)

@@ -1,13 +1,11 @@
 """Matchings and groups against brute force."""
 
 from functools import cache
-from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from simsched.model.colocation.stages import group_s
 from simsched.toolkit.grouping.groups import (
     Bucket,
     Rules,
@@ -215,13 +213,6 @@ def test_followers_are_merged_only_while_the_cluster_is_too_small():
     assert names(merge_in_order(buckets, Rules(capacity=1))) == ["abcd", "efg"]
 
 
-def test_as_few_followers_are_merged_as_free_the_gpus_that_are_short():
-    # Five jobs of two GPUs on seven: three GPUs short, which two followers leave.
-    buckets = {2: Bucket(tuple(Job(name, 2) for name in "abcde"), 2)}
-    assert names(merge_in_order(buckets, Rules(capacity=7))) == ["d", "abc", "e"]
-    assert names(merge_in_order(buckets, Rules(capacity=8))) == ["c", "d", "ab", "e"]
-
-
 def test_matching_ends_once_all_fit():
     asked = []
 
@@ -250,19 +241,6 @@ def test_matched_jobs_are_merged_until_the_rest_fits():
     assert names(merge_by_matching(buckets, Rules(capacity=2), weight)) == ["bc", "ad"]
     assert names(merge_by_matching(buckets, Rules(capacity=3), weight)) == ["bc", "a", "d"]
     assert names(merge_by_matching(buckets, Rules(capacity=1, most_jobs=2), weight)) == ["bc", "ad"]
-
-
-def test_the_pairs_of_four_jobs_are_the_best_of_all_permutations():
-    rng = np.random.default_rng(11)
-    for _ in range(20):
-        jobs = tuple(Job(name, 1, tuple(rng.integers(1, 20, 3).astype(float).tolist())) for name in "abcd")
-
-        def weight(group):
-            return efficiency([sum(job.stages_s) for job in group], group_s([job.stages_s for job in group]))
-
-        groups = merge_by_matching({1: Bucket(jobs, 1)}, Rules(capacity=2, most_jobs=2), weight)
-        totals = [weight((a, b)) + weight((c, d)) for a, b, c, d in permutations(jobs)]
-        assert sum(map(weight, groups)) == pytest.approx(max(totals))
 
 
 def test_groups_slower_than_one_after_the_other_are_undone():

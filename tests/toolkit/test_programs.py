@@ -8,10 +8,10 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.toolkit.programs.baselines import RandomPacking, allox, candidates, partitioned
-from simsched.toolkit.programs.objectives import makespan, max_min, min_jct, total_throughput
+from simsched.toolkit.programs.objectives import makespan, max_min, total_throughput
 from simsched.toolkit.programs.problem import Pairs, ShareProblem, gandiva_fair, isolated, pairs_of_kinds, proportional
 from simsched.toolkit.programs.water_filling import Elapsed, Entities, finish_time, finish_time_ratio, water_filling
-from tests.validation.oracles.objectives import fair_value, jct_value, makespan_value
+from tests.validation.oracles.objectives import fair_value, makespan_value
 
 
 def problem_of(seed, jobs=12, types=3, *, pairs=False, weighted=True):
@@ -78,25 +78,11 @@ def test_entities_split_by_weight_and_inside_by_rule():
     assert water_filling(problem, entities)[:, 0] == pytest.approx([1 / 12, 3 / 12, 2 / 3, 0], abs=1e-6)
 
 
-def test_a_full_entity_leaves_the_rest_to_others():
-    problem = ShareProblem(np.ones((3, 1)), np.ones(3, int), np.array([2]))
-    entities = Entities(np.array([0, 1, 1]), np.array([5.0, 1.0]), ["fairness", "fifo"])
-    assert water_filling(problem, entities)[:, 0] == pytest.approx([1, 1, 0], abs=1e-6)
-
-
 @pytest.mark.parametrize("wrong", [{"rules": ["lottery"]}, {"weights": np.array([0.0])}, {"member": np.array([1])}])
 def test_entities_that_make_no_sense(wrong):
     good = {"member": np.array([0]), "weights": np.array([1.0]), "rules": ["fifo"]}
     with pytest.raises(InputError):
         Entities(**(good | wrong))
-
-
-def test_water_filling_is_no_worse_than_any_single_level():
-    for seed in range(4):
-        problem = problem_of(seed)
-        filled, single = water_filling(problem), max_min(problem)
-        assert fair_value(problem, filled) == pytest.approx(fair_value(problem, single), rel=1e-6)
-        assert problem.rates(filled).sum() >= problem.rates(single).sum() - 1e-6
 
 
 def test_makespan_by_hand():
@@ -106,13 +92,6 @@ def test_makespan_by_hand():
     shares = makespan(problem, steps)
     assert makespan_value(problem, steps, shares) == pytest.approx(30, rel=1e-7)
     assert shares[:, 0] == pytest.approx([1 / 3, 1], abs=1e-7)
-
-
-def test_finish_time_ratio_of_equal_jobs_is_that_of_their_slices():
-    problem = ShareProblem(np.ones((4, 2)), np.ones(4, int), np.array([1, 1]))
-    progress = Elapsed(np.zeros(4), np.full(4, 100.0), np.zeros(4))
-    shares = finish_time(problem, progress)
-    assert finish_time_ratio(problem, progress, shares) == pytest.approx(np.ones(4), rel=1e-6)
 
 
 def test_finish_time_ratios_of_jobs_that_are_done_or_cannot_run():
@@ -140,59 +119,6 @@ def test_negative_times_are_refused_and_none_at_all_are_not(name):
     assert allox(np.array([[0.0], [0.5]]), np.array([1])).tolist() == [0, -1]
 
 
-def test_finish_time_against_bisection():
-    for seed in range(3):
-        problem = problem_of(seed, jobs=6, weighted=False)
-        rng = np.random.default_rng(seed)
-        progress = Elapsed(rng.uniform(0, 50, 6), rng.uniform(10, 100, 6), rng.uniform(0, 50, 6))
-        shares = finish_time(problem, progress)
-        check_feasible(problem, shares)
-        ratio = finish_time_ratio(problem, progress, shares).max()
-        due_s = progress.isolated_s + progress.remaining_steps / (problem.throughput * isolated(problem)).sum(axis=1)
-
-        def reachable(candidate, progress=progress, problem=problem, due_s=due_s):
-            left_s = candidate * due_s - progress.age_s
-            if (left_s <= 0).any():
-                return False
-            need = progress.remaining_steps / left_s
-            return makespan_value(problem, need, makespan(problem, need)) <= 1 + 1e-6
-
-        assert reachable(ratio * (1 + 1e-5))
-        assert not reachable(ratio * (1 - 1e-4))
-
-
-def test_total_throughput_takes_the_best_job_of_each_type():
-    problem = ShareProblem(np.array([[4.0, 3.0], [2.0, 0.5]]), np.array([1, 1]), np.array([1, 1]))
-    shares = total_throughput(problem)
-    # 3 + 2 beats 4 + .5.
-    assert shares == pytest.approx(np.array([[0, 1], [1, 0]]), abs=1e-7)
-    assert problem.rates(shares).sum() == pytest.approx(5)
-
-
-def test_normalised_throughput_does_not_favour_short_steps():
-    problem = ShareProblem(np.array([[100.0, 100.0], [2.0, 1.0]]), np.array([1, 1]), np.array([1, 1]))
-    assert total_throughput(problem, normalised=True)[1] == pytest.approx([1, 0], abs=1e-7)
-
-
-def test_cost_prefers_cheap_types_and_deadlines_override_it():
-    problem = ShareProblem(np.array([[2.0, 1.0]]), np.array([1]), np.array([1, 1]))
-    price = np.array([5.0, 1.0])
-    assert total_throughput(problem, price=price)[0] == pytest.approx([0, 1], abs=1e-7)
-    due = total_throughput(problem, price=price, least_rate=np.array([1.5]))
-    assert due[0] == pytest.approx([0.5, 0.5], abs=1e-6)
-    # A deadline that cannot be met is dropped.
-    assert total_throughput(problem, price=price, least_rate=np.array([3.0]))[0] == pytest.approx([0, 1], abs=1e-7)
-
-
-def test_min_jct_on_one_gpu_follows_square_roots():
-    # Least sum of r_i / x_i with sum x = 1: x_i in proportion to the root of r_i.
-    steps = np.array([1.0, 4.0, 9.0])
-    problem = ShareProblem(np.ones((3, 1)), np.ones(3, int), np.array([1]))
-    shares = min_jct(problem, steps)
-    assert shares[:, 0] == pytest.approx(np.array([1, 2, 3]) / 6, abs=1e-4)
-    assert jct_value(problem, steps, shares) == pytest.approx(36, rel=1e-6)
-
-
 def test_shares_without_a_solver():
     problem = ShareProblem(np.ones((2, 2)), np.array([1, 4]), np.array([3, 1]))
     assert isolated(problem) == pytest.approx(np.array([[0.75, 0.25], [0.375, 0.125]]))
@@ -209,18 +135,6 @@ def pair_problem(both):
 def test_packing_is_used_where_it_pays():
     assert max_min(pair_problem(0.8))[:, 0] == pytest.approx([0, 0, 1], abs=1e-7)
     assert max_min(pair_problem(0.4))[:, 0] == pytest.approx([0.5, 0.5, 0], abs=1e-7)
-
-
-def test_classes_of_kinds_lose_nothing_against_single_jobs():
-    for seed in range(3):
-        problem = problem_of(seed, jobs=8, pairs=True)
-        apart = ShareProblem(problem.throughput, problem.scale_factor, problem.num_gpus, problem.weights, problem.pairs)
-        alike, single = max_min(problem), max_min(apart)
-        check_feasible(problem, alike)
-        check_feasible(problem, single)
-        assert fair_value(problem, alike) == pytest.approx(fair_value(apart, single), rel=1e-6)
-        total = problem.rates(total_throughput(problem)).sum()
-        assert total == pytest.approx(apart.rates(total_throughput(apart)).sum(), rel=1e-6)
 
 
 STEPS = np.random.default_rng(9).integers(5, 500, 12).astype(float)

@@ -261,13 +261,6 @@ def test_units_stay_where_they_were_and_others_take_as_few_servers_as_they_can(s
         free = [server - gpus for server in free]
 
 
-def test_a_unit_of_all_gpus_stays_and_one_whose_gpus_are_gone_moves():
-    servers = {"v100": [[0, 1], [2, 3]]}
-    assert keep_places([grant(A, 4)], {A: ("v100", (0, 1, 2, 3))}, servers) == {A: (0, 1, 2, 3)}
-    assert keep_places([grant(A, 2)], {A: ("v100", (4, 5))}, servers) == {A: (0, 1)}
-    assert keep_places([grant(A, 1)], {A: ("v100", (2, 3))}, servers) == {A: (0,)}
-
-
 def test_seats_are_nodes_and_gpus_on_them_round_by_round():
     # The nodes: 0 and 1 of two and four v100, 2 and 3 of four p100.
     seats = Seats(Cluster.of(NodeGroup(1, 2, "v100"), NodeGroup(1, 4, "v100"), NodeGroup(2, 4, "p100")).nodes)

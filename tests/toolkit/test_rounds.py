@@ -14,7 +14,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.outages import Outage
 from simsched.testing.builders import Applications
-from simsched.toolkit.rounds import Grant, RoundOptions, Rounds, keep_places
+from simsched.toolkit.rounds import Grant, RoundOptions, Rounds
 
 A, B, C = ("a",), ("b",), ("c",)
 ONE = ("v100",)
@@ -43,27 +43,6 @@ def test_rounds_follow_shares():
     assert turns.count(A) == 30
 
 
-def test_without_credit_whoever_never_ran_comes_first():
-    rounds = started({A: [0.9], B: [0.1]}, credit_s=0.0)
-    rounds.receive(A, "v100", 100)
-    assert rounds.priority(B, "v100") == pytest.approx(0.1e9)
-    assert units(rounds.choose({"v100": 1}, ONE)) == [B]
-
-
-def test_parts_of_a_second_count_as_received():
-    rounds = started({A: [0.5], B: [0.5]}, credit_s=0.0)
-    rounds.receive(A, "v100", 0.25)
-    assert rounds.priority(A, "v100") == 0.5
-    rounds.receive(B, "v100", 0.5)
-    assert rounds.priority(A, "v100") == pytest.approx(1.5)
-
-
-def test_a_job_runs_on_one_type_and_types_are_filled_in_order():
-    rounds = started({A: [0.5, 0.5], B: [0.2, 0.8]}, types=("p100", "v100"))
-    grants = rounds.choose({"v100": 1, "p100": 1}, ("v100", "p100"))
-    assert [(grant.unit, grant.gpu_type) for grant in grants] == [(B, "v100"), (A, "p100")]
-
-
 @pytest.mark.parametrize(("blocks", "runs"), [(True, [B, C]), (False, [B])])
 def test_who_came_after_the_last_reset(blocks, runs):
     rounds = started({B: [0.5]}, unallocated_takes_room=blocks)
@@ -89,27 +68,6 @@ def test_resets_wait():
     rounds.add(B, 1)
     assert not rounds.due(1049.0)
     assert rounds.due(1050.0)
-
-
-@pytest.mark.parametrize("wrong", [{"round_s": 0}, {"min_reset_s": -1}, {"credit_s": float("nan")}])
-def test_options_that_make_no_sense(wrong):
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        RoundOptions(**wrong)
-
-
-def test_units_keep_their_gpus():
-    servers = {"v100": [[0, 1, 2, 3], [4, 5, 6, 7]]}
-    grants = [Grant(A, "v100", 1, True), Grant(B, "v100", 4, True), Grant(C, "v100", 2, True)]
-    # A stays, B takes the other server whole, C what is left beside A.
-    places = keep_places(grants, {A: ("v100", (1,)), C: ("p100", (0, 1))}, servers)
-    assert places == {A: (1,), B: (4, 5, 6, 7), C: (0, 2)}
-
-
-def test_a_unit_spreads_over_the_emptiest_servers_if_it_must():
-    servers = {"v100": [[0, 1], [2, 3, 4]]}
-    assert keep_places([Grant(A, "v100", 4, True)], {}, servers) == {A: (0, 2, 3, 4)}
-    with pytest.raises(ValueError, match="too few"):
-        keep_places([Grant(A, "v100", 6, True)], {}, servers)
 
 
 def test_a_job_that_comes_while_no_node_is_up_has_its_rounds_later():
@@ -252,7 +210,9 @@ def test_who_is_gone_counts_for_the_type_only():
     assert (rounds.received_s(A, "v100"), rounds.priority(A, "v100")) == (50, 10.0)  # a tenth of 2 x 50 + 300 + 100 s
 
 
-@pytest.mark.parametrize("wrong", [{"round_s": inf}, {"min_reset_s": inf}, {"credit_s": -1.0}, {"round_s": -1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"round_s": inf}, {"round_s": 0.0}, {"min_reset_s": inf}, {"min_reset_s": -1.0}, {"credit_s": -1.0}]
+)
 def test_times_without_end_or_sense_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         RoundOptions(**wrong)
