@@ -16,7 +16,7 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.errors import InputError, input_error
-from simsched.model import ApplicationFacts, Cluster, JobRequest
+from simsched.model import ApplicationFacts, Cluster, JobRequest, Node
 from simsched.policy import Decision, JobView, Triggers, View
 from simsched.policy.signals import NEXT_ARRIVAL
 from simsched.reading import parse_json, read_text
@@ -90,6 +90,7 @@ class _Moment:
     arrived: Sequence[JobView]
     finished: Sequence[str]
     jobs: Mapping[str, JobView]
+    nodes: Sequence[Node]
     up: Sequence[bool]
 
     def __getitem__(self, signal: object) -> Callable[[], float]:
@@ -122,7 +123,7 @@ def play(books: Books, jobs: Sequence[JobView], cluster: Cluster) -> None:
             came += 1
         if active or (books.triggers.quiet and came < len(jobs)):
             up = (True,) * len(cluster.nodes)
-            moment = _Moment(now_s, _submitted_s(jobs, came), arrived, finished, active, up)
+            moment = _Moment(now_s, _submitted_s(jobs, came), arrived, finished, active, cluster.nodes, up)
             books.decide(cast("View", moment), rng)
             finished = ()
 

@@ -65,7 +65,7 @@ def test_resets_wait():
     assert rounds.due(0.0)
     rounds.reset(50.0, {A: [1.0]}, {A: 1})
     assert not rounds.due(5000.0)
-    rounds.add(B, 1)
+    rounds.ask_reset()
     assert not rounds.due(1049.0)
     assert rounds.due(1050.0)
 

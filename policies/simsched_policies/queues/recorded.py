@@ -21,7 +21,7 @@ from simsched.model import Cluster, Node
 from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import available_by_type
 from simsched.toolkit.recording import Recording
-from simsched.toolkit.rounds import RoundOptions, Rounds, Seats, Unit
+from simsched.toolkit.rounds import RoundOptions, Rounds, Unit, whole_places
 
 
 @dataclass
@@ -43,7 +43,6 @@ class Recorded(Policy):
     _recording: Recording | None = field(init=False, repr=False)
     _types: tuple[str, ...] = field(default=(), init=False, repr=False)
     _rounds: Rounds = field(init=False, repr=False)
-    _seats: Seats = field(init=False, repr=False)
     _played: int = field(default=0, init=False, repr=False)
     _ran: dict[Unit, str] = field(default_factory=dict, init=False, repr=False)
     _held_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -65,7 +64,6 @@ class Recorded(Policy):
     def _learn(self, nodes: Sequence[Node]) -> None:
         self._types = tuple(dict.fromkeys(node.gpu_type for node in nodes))
         self._rounds = Rounds(self._types, self._options)
-        self._seats = Seats(nodes)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
         """Refuse a recording of other jobs or other GPU types."""
@@ -111,7 +109,7 @@ class Recorded(Policy):
         grants = [grant for grant in grants if view.jobs[grant.unit[0]].facts.runs_on(grant.gpu_type)]
         if view.reasons is not None:
             view.reasons.order(rounds.order())
-        placed = self._seats.place(grants, view.up)
+        placed = whole_places(grants, view)
         self._ran = {grant.unit: grant.gpu_type for grant in grants if grant.runs}
         self._held_s = {unit[0]: view.jobs[unit[0]].held_s for unit in placed}
         return Decision({unit[0]: allocation for unit, allocation in placed.items()})

@@ -109,6 +109,10 @@ class Rounds:
         self._keep([job not in unit for unit in self._units])
         self._changed = True
 
+    def ask_reset(self) -> None:
+        """Make the next reset due although no job arrived or ended."""
+        self._changed = True
+
     def receive(self, unit: Unit, gpu_type: str, seconds: float) -> None:
         """Count time that a unit has received on a GPU type; a removed unit counts for the type only."""
         column = self._column[gpu_type]

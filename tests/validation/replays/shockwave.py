@@ -27,7 +27,7 @@ from simsched.policy import Decision, JobView, Traits, Triggers, View
 from simsched.policy.signals import STEPS, StepCounts
 from simsched.toolkit.programs.shockwave import PlanOptions
 from simsched.toolkit.recording import play
-from simsched.toolkit.rounds import Grant, Unit
+from simsched.toolkit.rounds import Grant, Unit, whole_places
 
 #: A micro-task shorter than a round by this much is not charged for a restart.
 _SLACK_S = 5
@@ -327,7 +327,7 @@ class Artifact(Recorded):
     def _plan(self, now: float, view: View) -> Decision:
         """Choose the jobs of the next round, and compute what each of them will do in it."""
         gpu_type = self._types[0]
-        placed = self._seats.place(self._grants(now), view.up)
+        placed = whole_places(self._grants(now), view)
         begin_s = self._last_end_s if self.idle_counts else now
         for (job_id,) in placed:
             account = self._active[job_id]
