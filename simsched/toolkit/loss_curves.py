@@ -81,8 +81,6 @@ def _inverse(powers: Numbers, y: Numbers, weights: Numbers, floor: float) -> tup
     # To first order, weights of above^2 turn errors of the inverse into errors of the loss.
     root = np.sqrt(weights) * above**2
     scale = powers.max(axis=0)
-    from simsched.toolkit.loss_curves import nonnegative  # brings numba
-
     coefficients = nonnegative(powers / scale * root[:, None], root / above) / scale
     inverse = times(powers, coefficients)
     if not (inverse > 0).all():

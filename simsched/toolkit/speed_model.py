@@ -17,6 +17,7 @@ from simsched.arithmetic import dot
 from simsched.errors import input_error
 from simsched.model import Site
 from simsched.policy.signals import Speed
+from simsched.toolkit.loss_curves import nonnegative
 
 #: The weight of a second saved by a young job (section 4.1).
 DAMPING = 0.95
@@ -55,8 +56,6 @@ def fit_speed(samples: Sequence[SpeedSample], batch_size: int) -> SpeedModel:
         raise input_error("speed samples", "are missing, or without speed or workers", "measure a few steps first")
     seconds = np.array([1 / sample.steps_per_s for sample in samples])
     design = np.array([_terms(batch_size, sample.workers) for sample in samples])
-    from simsched.toolkit.loss_curves import nonnegative  # brings numba
-
     theta = nonnegative(design / seconds[:, None], np.ones(len(samples)))
     return SpeedModel(batch_size, tuple(float(value) for value in theta))
 

@@ -1,12 +1,8 @@
-"""Programs that maximise or minimise one number: least rate, makespan, completion times, throughput.
+"""Programs that maximise or minimise one number.
 
-The program for fairness and makespan: the largest level at which every job gets what it requires.
-
-Max-min fairness and makespan: one level for all jobs, raised as far as possible.
-
-Least mean completion time, assuming that shares stay constant.
-
-Largest total throughput: raw, normalised or per dollar, with or without deadlines.
+Max-min fairness and makespan raise one level as far as every job gets what it requires at it. The least mean completion
+time assumes that shares stay constant. The largest total throughput is raw, normalised or per dollar, with or without
+deadlines.
 """
 
 from __future__ import annotations

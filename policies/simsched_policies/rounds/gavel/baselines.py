@@ -1,22 +1,17 @@
-"""What Gavel is compared with.
+"""What Gavel is compared with (Narayanan et al., OSDI'20, section 7.1).
 
-Shares without a program: isolated, proportional and Gandiva's fairness, as Gavel and Shockwave compare with them.
+Shares without a program: isolated, proportional, and Gandiva's fairness as Shockwave compares with it.
 
-First in, first out over GPU types, as Gavel compares with it (Narayanan et al., OSDI'20, section 7.1).
+First in, first out over GPU types: the agnostic form keeps a job on its type, the first of the cluster that had room;
+Gavel means it to be drawn at random, but its simulator takes the last of the alphabet (V100 while one is free). The
+aware form gives each job in turn the fastest type with room, at each computation: jobs may move.
 
-The agnostic form keeps a job on its type, the first of the cluster that had room; Gavel means it to be drawn at random,
-but its simulator takes the last of the alphabet (V100 while one is free). The aware form gives each job in turn the
-fastest type with room, at each computation: jobs may move.
+Gandiva's random packing: equal time for all while they fit; otherwise jobs are paired at random, and pairs that achieve
+less than one job alone split up. The policy `gandiva` is Gandiva itself.
 
-Gandiva's random packing as Gavel compares with it (Narayanan et al., OSDI'20, section 7.1).
-
-Equal time for all while they fit; otherwise jobs are paired at random, and pairs that achieve less than one job alone
-split up. The policy `gandiva` is Gandiva itself.
-
-AlloX (Le et al., EuroSys'20) as Gavel compares with it: the least mean completion time by a matching.
-
-Jobs are matched to GPUs and queue positions; a job that has its GPU keeps it. AlloX only supports jobs of one GPU; here
-the duration of a larger job is multiplied by its GPUs, and it starts where enough are free.
+AlloX (Le et al., EuroSys'20): jobs are matched to GPUs and queue positions; a job that has its GPU keeps it. AlloX only
+supports jobs of one GPU; here the duration of a larger job is multiplied by its GPUs, and it starts where enough are
+free.
 """
 
 from __future__ import annotations

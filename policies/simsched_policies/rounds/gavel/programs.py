@@ -1,31 +1,14 @@
-"""Gavel's policies whose shares of time solve a program.
+"""Gavel's policies whose shares of time solve a program (Narayanan et al., OSDI'20, sections 4.1 to 4.3).
 
-Max-min fairness over GPU types: maximises the least rate of a job, relative to a proportional share.
-
-Narayanan et al., Gavel (OSDI'20), section 4.1, "LAS"; with `speeds: none` the agnostic form, which splits time alone.
-
-Finish-time fairness: minimises the largest ratio of a job's finish time to that in an n-th of the cluster.
-
-Narayanan et al., Gavel (OSDI'20), section 4.2, after Themis (NSDI'20). As in Gavel's simulator weights are ignored, and
-the time of past steps in isolation accumulates from one computation of shares to the next.
-
-Two objectives on remaining work: the makespan and the mean completion time.
-
-Makespan: Narayanan et al., Gavel (OSDI'20), section 4.2, there found by bisection, here by one program. Completion
-times: the policy `min_jct` of Sia's fork of Gavel (Jayaram Subramanya et al., SOSP'23).
-
-The largest total throughput, and the largest per dollar: Gavel (Narayanan et al., OSDI'20), section 4.2.
+Max-min fairness, "LAS", maximises the least rate of a job relative to a proportional share; `speeds: none` is the
+agnostic form, which splits time alone. Raised level by level it is water filling, and with entities the hierarchical
+policy. Finish-time fairness is after Themis (NSDI'20); as in Gavel's simulator weights are ignored, and the time of
+past steps in isolation accumulates from one computation of shares to the next. The makespan, there found by bisection,
+is one program here. The mean completion time is `min_jct` of Sia's fork of Gavel (Jayaram Subramanya et al., SOSP'23).
 
 "Minimum cost" is the throughput per dollar. Gavel's simulator adds raw steps per second, which favours models with
-short steps; `normalised` counts each job's rate relative to its fastest.
-
-Max-min fairness raised level by level, and shared between entities: Gavel (OSDI'20), section 4.3.
-
-Narayanan et al. call it water filling; with entities it is their hierarchical policy.
-
-POP: max-min fairness solved in parts (Narayanan et al., SOSP'21), for clusters with many jobs.
-
-Jobs are distributed over the parts at each computation of shares, evenly by size; the paper does so once.
+short steps; `normalised` counts each job's rate relative to its fastest. POP (Narayanan et al., SOSP'21) solves max-min
+fairness in parts; jobs are distributed over them at each computation of shares, in the paper once.
 """
 
 from __future__ import annotations

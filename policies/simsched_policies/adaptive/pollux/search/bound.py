@@ -1,16 +1,12 @@
-"""An upper bound on the fitness of a round, and the program that it solves.
-
-The mixed-integer program behind the bound: which configurations of jobs fit on the nodes together.
-
-Variables: one for each configuration of each job; for each group of nodes the number of (changed) jobs on one node by
-size; and the GPUs and nodes that changing distributed jobs use there, in total or job by job.
-
-An upper bound on the fitness of a round that no feasible allocation exceeds.
+"""An upper bound on the fitness of a round that no feasible allocation exceeds.
 
 For a fixed exponent the power mean is monotone in a sum over jobs, and a round chooses one configuration per job: no
 GPU, the current row, or g GPUs on a class of nodes. The relaxations, from coarse to fine: only the number of GPUs
 counts (by a price for a GPU); nodes, packing and interference count (a mixed-integer program solved by HiGHS through
 scipy); and how each distributed job spreads over the nodes counts too.
+
+Variables of the program: one for each configuration of each job; for each group of nodes the number of (changed) jobs
+on one node by size; and the GPUs and nodes that changing distributed jobs use there, in total or job by job.
 """
 
 from dataclasses import dataclass, field

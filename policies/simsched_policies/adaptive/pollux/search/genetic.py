@@ -1,11 +1,7 @@
-"""The genetic search and its kernels.
-
-Kernels of the genetic search: make a child, repair it, value it, and let the fittest survive.
+"""The search of the paper, compiled: a population of allocations that is crossed, mutated and repaired.
 
 An individual is an allocation [J, N] of 16-bit integers with the worth of each row; only rows that a child does not
 inherit unchanged are valued again. Powers come from tables, see ``_tables``.
-
-The search of the paper: a population of allocations that is crossed, mutated and repaired, compiled.
 
 After Pollux (OSDI'21) section 4.2.1 and its published simulator: population 100, at most 100 generations, one-point
 crossover between jobs with probability 0.9, rows reset to the current ones with probability 0.1, elements emptied,

@@ -1,13 +1,9 @@
-"""The entry point of the search, and which waiting jobs it looks at.
-
-Which waiting jobs may get GPUs at all when they far outnumber the GPUs.
+"""The entry point of the search, and which waiting jobs it looks at when they far outnumber the GPUs.
 
 If an optimal allocation gives a waiting job g GPUs on a class of nodes, the others hold at most G - g. Of the G - g + 1
 waiting jobs that value these GPUs most, at least one holds nothing and can take its place without loss of fitness.
 Hence it suffices to search jobs among the first G - g + 1 for some g and some class; ignoring the others loses no
 optimum.
-
-The entry point of the search.
 """
 
 from dataclasses import replace
