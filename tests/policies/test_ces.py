@@ -13,7 +13,7 @@ from simsched.engine.records import MemoryRecorder
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.testing.builders import Applications, fresh_view, run
-from simsched.toolkit.node_demand import NodeDemand, nodes_to_wake
+from simsched.toolkit.node_demand import nodes_to_wake
 
 FOUR = Cluster.uniform(4, 2)
 BOOT = EngineOptions(restart_delay_s=0, node_start_s=120)
@@ -31,20 +31,6 @@ def awake(records: MemoryRecorder) -> dict[float, int]:
 
 def starts(records: MemoryRecorder) -> dict[str, float]:
     return {job.job_id: job.start_time_s for job in records.jobs}
-
-
-def test_demand_is_what_held_last_and_forecast_from_a_season_before() -> None:
-    demand = NodeDemand(season_s=100)
-    assert (demand.rise(0, 10), demand.forecast(0, 10)) == (0, 0)
-    for time_s, nodes in ((0, 1), (30, 4), (50, 2), (50, 3), (100, 2)):
-        demand.record(time_s, nodes)
-    assert [demand.at(time_s) for time_s in (-1, 0, 29, 30, 50, 99, 100)] == [None, 1, 1, 4, 3, 3, 2]
-    assert demand.rise(100, 70) == 2 - 4
-    assert demand.rise(40, 50) == 4 - 1  # before the first record as at it
-    # A season ago 1 node was in use, now 2: what then was 4 and 3 is 5 and 4 today.
-    assert [demand.forecast(100, ahead) for ahead in (10, 30, 60)] == [2, 5, 4]
-    assert demand.peak(100, 60, 20) == 5
-    assert demand.forecast(60, 30) == 3  # nothing is known of a season ago
 
 
 def test_nodes_are_woken_for_what_has_no_room() -> None:

@@ -24,8 +24,6 @@ from simsched.model.job import JobSpec
 from simsched.policy import Policy
 from simsched.testing import check_policy
 from simsched.testing.builders import application_of, random_jobs, run
-from simsched.toolkit.gittins import ServiceHistory
-from simsched.toolkit.levels import Levels
 from simsched.workload.recipes import tiresias_testbed as testbed
 from simsched.workload.recipes.tiresias_testbed import JOBS_BY_GPUS, MODELS
 from simsched.workload.source import WorkloadOptions, make_workload
@@ -118,31 +116,6 @@ def test_with_promotion_nobody_waits_longer_than_the_knob_allows_once_it_has_run
         assert wait <= np.ceil(knob * ran)
 
 
-def test_promotion_counts_from_the_last_service_and_starts_with_a_clean_slate() -> None:
-    class Held:
-        def __init__(self, attained_gpu_s: int, held_s: int) -> None:
-            self.attained_gpu_s, self.held_s = attained_gpu_s, held_s
-
-    class At:
-        def __init__(self, now_s: int, job: Held) -> None:
-            self.now_s, self.jobs = now_s, {"a": job}
-
-    levels = Levels([100], 2.0)
-    levels.enter("a")
-    assert not levels.demote("a", 99)
-    assert levels.demote("a", 120)
-    levels.stopped("a", 1000, 30)
-    assert levels.next_promotion_s() == 1060
-    assert levels.promote_all(At(1059, Held(120, 30))) == []
-    assert levels.promote_all(At(1060, Held(120, 30))) == ["a"]
-    assert (levels.level("a"), levels.limit_gpu_s("a"), levels.next_promotion_s()) == (0, 220, None)
-    assert not levels.demote("a", 219)
-    assert levels.demote("a", 220)
-    levels.stopped("a", 2000, 40)
-    levels.started("a")
-    assert levels.next_promotion_s() is None
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -158,25 +131,6 @@ def test_promotion_counts_from_the_last_service_and_starts_with_a_clean_slate() 
 def test_parameters_that_make_no_sense_are_refused(make) -> None:
     with pytest.raises(ValueError, match=r"must be|not both"):
         make()
-
-
-def test_a_history_is_read_from_a_file_or_learned(tmp_path) -> None:
-    file = tmp_path / "history.csv"
-    file.write_text("gpu_s\n4\n8\n12\n", encoding="utf-8")
-    known = ServiceHistory((), str(file))
-    assert not known.learns
-    assert known.distribution is not None
-    assert known.distribution.index(0) == pytest.approx(1 / 8)
-    learning = ServiceHistory((), None)
-    assert not learning.learn([5] * 9)
-    assert learning.learn([5] * 10)
-    assert not learning.learn([5] * 19)
-    assert learning.learn([5] * 20)
-    file.write_text("4\nfour\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"history.csv:2: 'four' is not a number"):
-        ServiceHistory((), str(file))
-    with pytest.raises(InputError, match="there is no such file"):
-        ServiceHistory((), str(tmp_path / "none.csv"))
 
 
 def test_tiresias_g_prefers_what_the_distribution_says_is_nearly_done() -> None:

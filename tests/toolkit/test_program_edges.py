@@ -8,6 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from simsched.toolkit.programs import sia
 from simsched.toolkit.programs.baselines import RandomPacking
@@ -129,6 +130,46 @@ def test_offers_that_cost_nothing_or_are_none():
         assert solve(problem).tolist() == [chosen]
     rows = sia.offers_of([([0, 1], [1, 2], [0.5, 0.25]), ([], [], []), ([1], [4], [1.0])])
     assert [part.tolist() for part in rows] == [[0, 0, 2], [0, 1, 1], [1, 2, 4], [0.5, 0.25, 1.0]]
+
+
+def test_a_job_in_the_middle_of_a_restart_keeps_what_it_has():
+    rows = [([0], [2], [3.0]), ([0, 0], [1, 2], [1.0, 0.1])]
+    assert sia.choose(sia.offers_of(rows), np.array([2]), 2).tolist() == [-1, 2]
+    assert sia.choose(sia.offers_of(rows), np.array([2]), 2, must=np.array([True, False])).tolist() == [0, -1]
+    with pytest.raises(ValueError, match="do not fit"):
+        sia.choose(sia.offers_of(rows), np.array([1]), 2, must=np.array([True, False]))
+
+
+def test_jobs_without_offers_and_no_jobs():
+    assert sia.choose(sia.offers_of([([], [], []), ([0], [1], [1.0])]), np.array([1]), 2).tolist() == [-1, 0]
+    assert sia.choose(sia.offers_of([]), np.array([1]), 0).tolist() == []
+
+
+def random_rows(rng, jobs, sizes):
+    rows = []
+    for _ in range(jobs):
+        row = [(t, g) for t in range(2) for g in sizes]
+        rows.append(([t for t, _ in row], [g for _, g in row], np.round(rng.uniform(0.05, 1.0, len(row)), 2).tolist()))
+    return sia.offers_of(rows)
+
+
+def test_leaving_dear_offers_out_changes_nothing():
+    rng = np.random.default_rng(7)
+    offers, room, n = random_rows(rng, 80, (1, 2, 4, 8, 16)), np.array([64, 60]), 80
+    each = np.arange(len(offers.job))
+    one, used = np.zeros((n, len(each))), np.zeros((2, len(each)))
+    one[offers.job, each], used[offers.gpu_type, each] = 1, offers.gpus
+    whole = milp(
+        offers.value - 1.1,
+        integrality=np.ones(len(each), dtype=int),
+        bounds=Bounds(0, 1),
+        constraints=[LinearConstraint(one, 0, 1), LinearConstraint(used, 0, room)],
+        options={"mip_rel_gap": 1e-6},
+    )
+    chosen = sia.choose(offers, room, n)
+    taken = chosen[chosen >= 0]
+    assert (np.bincount(offers.gpu_type[taken], offers.gpus[taken], 2) <= room).all()
+    assert (offers.value[taken] - 1.1).sum() == pytest.approx(whole.fun, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -194,6 +194,8 @@ def test_a_history_is_learnt_whenever_it_has_doubled(tmp_path):
         path.write_text(text)
         with pytest.raises(InputError, match=said):
             ServiceHistory((), str(path))
+    with pytest.raises(InputError, match="there is no such file"):
+        ServiceHistory((), str(tmp_path / "none.csv"))
 
 
 def test_an_index_changes_at_its_points():
