@@ -74,7 +74,7 @@ class Pass(NamedTuple):
         if len(blocks):  # no job is planned to run while the others last
             blocks = blocks[(blocks[:, 2] > now) & (blocks[:, 1] < horizon + int(limits.max(initial=0)) + step)]
         state = self._replace(blocks=blocks)
-        picked = np.empty((len(kinds) + 4 * len(self.free), 3), dtype=np.int64)
+        picked = np.empty((64 + 4 * len(self.free), 3), dtype=np.int64)
         zero = now % step if manner.from_pass else 0
         how = manner.how, manner.whole_nodes, manner.first, manner.together
         while True:

@@ -39,7 +39,7 @@ from simsched.policy import (
 from simsched.policy.physics import TIME_LIMITS
 from simsched.policy.signals import PLANNED_OUTAGES
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.production.slurm.backfill import NEVER, Cycle, Ints
+from simsched_policies.production.slurm.backfill import NEVER, Cycle, Ints, greedy
 from simsched_policies.production.slurm.limits import (
     ANY_PARTITION,
     Book,
@@ -67,8 +67,6 @@ from simsched_policies.production.slurm.waiting import (
 
 #: The tier of jobs that may preempt others: above all partitions.
 _PREEMPTS = 1 << 40
-#: A time after every planned start.
-_NO_HORIZON = 1 << 60
 _HOW = {"none": STRICT, "easy": EASY, "conservative": EVERYBODY, "greedy": NOBODY}
 #: Which nodes a placement takes first; by default the fullest, since jobs of a log run equally fast anywhere.
 _FIRST = {"most-free": EMPTIEST, "any": FIRST}
@@ -434,14 +432,21 @@ class SlurmBackfill(Policy):
         free, gpus = self._free.total_of(kind), columns.gpus[order]
         if len(order) == 1:  # no other job to wait for
             return [(int(order[0]), None)] if gpus[0] <= free else []
-        if how == "easy":  # a job larger than the pool delays nobody
-            order = order[gpus <= free + pool.releases.gpus]
-        state, wants = pool.begin(free, columns.gpus[order])
-        horizon = now + options.window_s if how == "conservative" else _NO_HORIZON
-        planned, begun = state.plan(now, wants, columns.limits[order], horizon, Manner(_HOW[how]))
-        if how == "conservative" and (planned < 0).any():  # one beyond the window may move into it
-            self._ripens_s = now
-        return [(int(order[job]), None) for job, _ in begun]
+        limits = columns.limits[order]
+        starts: Ints | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+        if how == "none":
+            starts = np.cumsum(gpus) <= free
+        elif how == "easy":
+            starts = pool.releases.easy(free, now, gpus, limits)
+        elif how == "greedy":
+            starts = greedy(free, gpus)
+        else:
+            most, window = len(order), options.window_s
+            planned = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window)
+            starts = planned == now
+            if (planned == NEVER).any():  # one beyond the window may move into it
+                self._ripens_s = now
+        return [(place, None) for place in order[starts].tolist()]
 
     def _on_nodes(self, waiting: Waiting, machines: Machines, order: Ints, now: int, how: str) -> _Chosen:
         """Return the indices of the jobs in an order that start now, with their nodes."""

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from simsched.model import Allocation, JobRequest
 from simsched_policies.production.slurm.backfill import Releases
-from simsched_policies.production.slurm.nodes import Pass
 from simsched_policies.production.slurm.options import Limits, Priority
 from simsched_policies.production.slurm.usage import Usage, relative_factor, size_factor
 
@@ -150,15 +149,6 @@ class TypePool:
         self.waiting = Waiting()
         self.releases = Releases()
         self.demand = 0
-
-    def begin(self, free: int, gpus: Ints) -> tuple[Pass, Ints]:
-        """Return the state of a pass that counts GPUs as those of one node, and the want of each job of `gpus`."""
-        sizes, kinds = np.unique(gpus, return_inverse=True)
-        ends, held = self.releases.columns
-        rows, wants = np.zeros((len(ends), 4), dtype=np.int64), np.zeros((len(sizes), 7), dtype=np.int64)
-        rows[:, 1:2], wants[:, 0], wants[:, 1] = held, 1, sizes
-        node, mask = np.array([[free, 0, 0, 0]], dtype=np.int64), np.ones((1, 1), dtype=np.bool_)
-        return Pass(node, node, ends, rows, rows[:0], wants, mask, np.zeros(len(sizes), dtype=np.bool_)), kinds
 
 
 def first_of_each(keys: Ints, most: int) -> npt.NDArray[np.bool_]:
