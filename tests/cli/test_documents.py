@@ -52,7 +52,7 @@ READERS = {
 #: operators' page: without the log's configuration, as one document has it, its windows are fitted first.
 ASKED_ELSEWHERE = {"docs/operators.md", "docs/how-to/kubernetes.md", *(() if WHOLE else ("docs/slurm.md",))}
 #: Commands that leave or say the same in whichever document they stand, once the file that they name is there.
-SAME_EVERYWHERE = {"application", "validate"}
+SAME_EVERYWHERE = {"application", "check", "learn", "list", "new", "pack", "trace", "validate", "workload"}
 #: Pairs as Gavel published them.
 _ONE, _OTHER = "('LM (batch size 5)', 1)", "('ResNet-18 (batch size 16)', 1)"
 PAIRS = {"v100": {_ONE: {"null": 2.0, _OTHER: [1.2, 0.8]}, _OTHER: {"null": 1.5, _ONE: [0.8, 1.2]}}}
@@ -196,7 +196,7 @@ def _quick(words: list[str]) -> list[str]:
     if words[0] == "pack":
         return [*words, "--seeds", "1", "--no-plots"]
     if words[0] in {"check", "new", "trace"} and "info" not in words:
-        extra = {"check": ["--seeds", "1"], "new": ["--force"], "trace": ["--force"]}[words[0]]
+        extra = {"check": ["--seeds", "1", "--in-process"], "new": ["--force"], "trace": ["--force"]}[words[0]]
         return [*words, *extra]
     if words[0] in READERS and "first" not in " ".join(words):
         return []

@@ -53,14 +53,15 @@ SAID_BY_HAND = [
 
 
 def shortened(words: list[str], drawn: Sequence[str] = ()) -> list[str]:
-    """Let backfill look every ten minutes, draw one queue twice, and draw no figures of what is `drawn` already.
+    """Let backfill look every ten minutes, fit its settings once, draw one queue twice, and figures not again.
 
     Where everything is played nothing is changed.
     """
     if WHOLE:
         return words
     few = ("--moments", "1", "--draws", "2") if words[0] == "forecast" else ()
-    return [*words, *SELDOM, *few, *(("--no-plots",) if words[0] in drawn else ())]
+    fitted = () if words[0] == "calibrate" else SAID_BY_HAND
+    return [*words, *SELDOM, *fitted, *few, *(("--no-plots",) if words[0] in drawn else ())]
 
 
 @pytest.fixture(scope="module")

@@ -96,7 +96,7 @@ def test_check_policy_says_where_and_what_was_expected(simsched, folder):
     found = json.loads(done.stdout)
     assert found["failures"][0]["place"].endswith(f"bad.py:{place + 1}")
     assert done.stderr.count("ZeroDivisionError: division by zero") == 0  # with --json it is in the answer
-    done = simsched("check", "policy", "bad.py:Bad", "--seeds", "1")
+    done = simsched("check", "policy", "bad.py:Bad", "--seeds", "1", "--in-process")
     assert done.exit_code == 1
     listed = done.stdout
     assert listed.count("ZeroDivisionError") == 1  # every check fails for the same reason
@@ -105,7 +105,7 @@ def test_check_policy_says_where_and_what_was_expected(simsched, folder):
     (folder / "bad.py").write_text("\n".join(lines).replace("print('hello'); return 1 / 0", "return {}"))
     # a file is loaded once in a process, so the second look is another file
     (folder / "bad.py").rename(folder / "bad2.py")
-    done = simsched("check", "policy", "bad2.py:Bad", "--seeds", "1")
+    done = simsched("check", "policy", "bad2.py:Bad", "--seeds", "1", "--in-process")
     assert "bad2.py" in done.stdout
     assert "a Decision was expected" in done.stdout
 

@@ -18,18 +18,18 @@ from simsched.model.tabulated import Setting
 from simsched.workload.gavel import (
     DISTRIBUTED,
     TEMPLATES,
-    GavelMix,
-    generate_jobs,
     read_gavel_jobs,
     read_shockwave_jobs,
+    split_template,
 )
+from simsched.workload.recipes.gavel import GavelRecipe
 from simsched.workload.source import WorkloadOptions, make_workload
 
 ONES = {(name, gpus): 1.0 for name in TEMPLATES for gpus in (1, 2, 4, 8)}
 
 
-def first(count, seed=0, **mix):
-    return list(islice(generate_jobs(GavelMix(**mix), ONES, seed), count))
+def first(count, seed=0, **keys):
+    return list(islice(GavelRecipe(**keys).drawn(ONES, seed), count))
 
 
 def test_there_are_26_job_types_of_which_19_are_distributed():
@@ -43,10 +43,10 @@ def test_the_first_job_follows_the_streams_draw_by_draw():
     duration_s = 60 * 10 ** (rng.uniform(3, 4) if kind >= 0.8 else rng.uniform(1.5, 3))
     template = rng.choice(TEMPLATES)
     job, second = first(2, seed=7, multi_gpu=False, jobs_per_hour=2)
-    assert (job.template, job.num_gpus, job.arrival_s) == (template, 1, 0)
+    assert ((job.application, job.batch_size), job.num_gpus, job.submit_time_s) == (split_template(template), 1, 0)
     assert job.duration_s == duration_s == job.total_steps
     assert 0 <= size < 1
-    assert second.arrival_s == -math.log(1 - Random(7 + 3).random()) * 1800
+    assert second.submit_time_s == -math.log(1 - Random(7 + 3).random()) * 1800
 
 
 def test_sizes_durations_and_gaps_have_their_distributions():
@@ -54,26 +54,24 @@ def test_sizes_durations_and_gaps_have_their_distributions():
     sizes = np.bincount([job.num_gpus for job in jobs], minlength=9)[[1, 2, 4, 8]] / len(jobs)
     assert sizes == pytest.approx([0.7, 0.1, 0.15, 0.05], abs=0.02)
     assert np.mean([job.duration_s >= 60_000 for job in jobs]) == pytest.approx(0.2, abs=0.02)
-    assert jobs[-1].arrival_s / (len(jobs) - 1) == pytest.approx(900, rel=0.05)
-    assert all(job.template in DISTRIBUTED for job in jobs if job.num_gpus > 1)
+    assert jobs[-1].submit_time_s / (len(jobs) - 1) == pytest.approx(900, rel=0.05)
+    distributed = {split_template(name) for name in DISTRIBUTED}
+    assert all((job.application, job.batch_size) in distributed for job in jobs if job.num_gpus > 1)
 
 
 def test_options_leave_other_streams_alone():
     plain, rich = first(20, jobs_per_hour=1), first(20, jobs_per_hour=1, slos=True)
     assert [job.total_steps for job in plain] == [job.total_steps for job in rich]
-    assert {job.slo for job in rich} == {1.2, 2.0, 10.0}
-    assert {job.slo for job in plain} == {None}
+    assert {round(job.deadline_s / job.duration_s, 6) for job in rich} == {1.2, 2.0, 10.0}
+    assert {job.deadline_s for job in plain} == {None}
     assert {job.weight for job in first(30, priorities=True)} == {1.0, 5.0}
-    assert {job.duration_s for job in first(5, fixed_s=600.0)} == {600.0}
-    assert [job.arrival_s for job in first(9)] == [0.0] * 9
-    assert [job.arrival_s > 0 for job in first(5, jobs_per_hour=1, at_once=2)] == [False] * 3 + [True] * 2
+    assert [job.submit_time_s for job in first(9)] == [0.0] * 9
+    assert [job.submit_time_s > 0 for job in first(5, jobs_per_hour=1, at_once=2)] == [False] * 3 + [True] * 2
 
 
-def test_a_mix_that_makes_no_sense():
-    with pytest.raises(InputError, match="jobs_per_hour"):
-        GavelMix(jobs_per_hour=-1)
+def test_a_kind_without_a_rate_is_refused():
     with pytest.raises(InputError, match="no rate"):
-        next(generate_jobs(GavelMix(), {}, 0))
+        next(GavelRecipe().drawn({}, 0))
 
 
 def test_a_line_of_a_trace_becomes_a_job(tmp_path):

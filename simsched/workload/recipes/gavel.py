@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
+from random import Random
 from typing import ClassVar
 
 from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model import JobSpec
 from simsched.model.tabulated import Setting, TabulatedModel
-from simsched.workload.gavel import DISTRIBUTED, TEMPLATES, GavelJob, GavelMix, Kind, generate_jobs, split_template
+from simsched.workload.gavel import DISTRIBUTED, TEMPLATES, Kind, split_template
 from simsched.workload.recipes.recipe import Ingredients, jobs_key
 
 #: The default number of jobs of a static workload.
 _STATIC_JOBS = 100
 _SIZES = (1, 2, 4, 8)
+#: Offsets added to the seed, for the streams of jobs, arrivals and deadlines, which are multiples of durations.
+_STREAMS = (2, 3, 6)
+_SLO_FACTORS = (1.2, 2.0, 10.0)
+#: Durations in days of the cost workload of section 7.3 (from memory of the paper).
+_COST_DAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True)
@@ -39,16 +46,54 @@ class GavelRecipe:
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission; raises `InputError` without a table of rates."""
         rates = self._rates(ingredients.tabulated)
-        mix = GavelMix(
-            self.jobs_per_hour,
-            self.multi_gpu,
-            priorities=self.priorities,
-            slos=self.slos,
-            at_once=self.at_once,
-            cost=self.cost_jobs,
-        )
-        jobs = islice(generate_jobs(mix, rates, ingredients.seed), self.jobs or _STATIC_JOBS)
-        return [job_spec(job, str(job.id % self.tenants) if self.tenants else "") for job in jobs]
+        return list(islice(self.drawn(rates, ingredients.seed), self.jobs or _STATIC_JOBS))
+
+    def drawn(self, rates: Mapping[Kind, float], seed: int) -> Iterator[JobSpec]:
+        """Yield an endless stream of jobs in order of arrival (Gavel, OSDI'20, section 7.1 and its simulator).
+
+        `rates` holds steps per second on the reference GPU by job type and number of GPUs; it turns durations into
+        steps. The draws are from Python's Mersenne streams, one for jobs, arrivals and deadlines each. The same recipe,
+        rates and seed give the same jobs. Raises `InputError` if a drawn kind has no rate.
+        """
+        jobs, arrivals, slos = (Random(seed + offset) for offset in _STREAMS)
+        arrival_s = 0.0
+        for number in count():
+            if number > self.at_once and self.jobs_per_hour > 0:
+                arrival_s += -math.log(1.0 - arrivals.random()) * (3600.0 / self.jobs_per_hour)
+            template, gpus, duration_s = self._cost_job(jobs) if self.cost_jobs else self._usual_job(jobs)
+            rate, (model, batch) = rates.get((template, gpus), 0.0), split_template(template)
+            if rate <= 0:
+                message = f"there is no rate for {template} on {gpus} GPUs"
+                raise input_error("applications.path", message, "give Gavel's table, which has all 83 kinds")
+            yield JobSpec(
+                str(number),
+                arrival_s,
+                gpus,
+                model,
+                batch,
+                duration_s,
+                tenant=str(number % self.tenants) if self.tenants else "",
+                weight=5.0 if self.priorities and not self.cost_jobs and jobs.random() <= 0.2 else 1.0,
+                deadline_s=_SLO_FACTORS[min(int(slos.random() * 3), 2)] * duration_s if self.slos else None,
+                total_steps=duration_s * rate,
+            )
+
+    def _usual_job(self, rng: Random) -> tuple[str, int, float]:
+        """Draw type, GPUs and nominal running time of a job."""
+        draw = rng.random()
+        gpus = 1 if draw < 0.7 or not self.multi_gpu else 2 if draw <= 0.8 else 4 if draw <= 0.95 else 8
+        low, high = (3, 4) if rng.random() >= 0.8 else (1.5, 3)
+        duration_s = float(60 * (10 ** rng.uniform(low, high)))
+        template = rng.choice(TEMPLATES)
+        while gpus > 1 and template not in DISTRIBUTED:
+            template = rng.choice(TEMPLATES)
+        return template, gpus, duration_s
+
+    def _cost_job(self, rng: Random) -> tuple[str, int, float]:
+        """Draw a job of the workload that compares cost policies; the order of the draws is ours."""
+        duration_s = rng.choice(_COST_DAYS) * 86400.0
+        resnet = [template for template in TEMPLATES if template.startswith("ResNet-50")]
+        return rng.choice(resnet) if rng.random() < 0.5 else "A3C", 1, duration_s
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
         """Return one job of each kind that has a rate."""
@@ -72,20 +117,3 @@ class GavelRecipe:
             message = f"the recipe 'gavel' needs rates on {self.reference_type}, but the applications have none"
             raise input_error("workload", message, "name a table of rates with 'applications.path'")
         return rates
-
-
-def job_spec(job: GavelJob, tenant: str = "") -> JobSpec:
-    """Convert a job of Gavel's generator to a job of a workload, named by its number."""
-    model, batch = split_template(job.template)
-    return JobSpec(
-        str(job.id),
-        job.arrival_s,
-        job.num_gpus,
-        model,
-        batch,
-        job.duration_s,
-        tenant=tenant,
-        deadline_s=None if job.slo is None or not job.duration_s else job.slo * job.duration_s,
-        weight=job.weight,
-        total_steps=job.total_steps,
-    )
