@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import Any
+from math import inf
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.arithmetic import exp
-from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.errors import InputError, input_error
+from simsched.keys import key, problems_with
 from simsched.workload.philly_statistics import (
     BUCKETS,
     CLASSES,
@@ -105,7 +107,7 @@ def _waits(
     gap = statistics.figures["gap_s"]
     large = np.array([cell.large for cell in statistics.cells])[batches.cell].astype(np.int64)
     mu, between, within = (
-        np.array([gap["small"][key], gap["large"][key]])[large] for key in ("mu", "between", "within")
+        np.array([gap["small"][name], gap["large"][name]])[large] for name in ("mu", "between", "within")
     )
     pace = mu + between * rng.normal(size=len(batches.size))
     apart = exp(pace[batch] + within[batch] * rng.normal(size=len(batch))) - gap["shift"]
@@ -123,11 +125,11 @@ def _durations(
     alike = np.array([statistics.alike(cell.job_class, cell.large) for cell in cells])[batches.cell[batch]]
     share = normal_share(np.sqrt(alike) * common[batch] + np.sqrt(1 - alike) * own)
     bucket = bucket_of(batches.gpus)
-    key = (batches.cell * 100 + bucket)[batch]
+    kinds = (batches.cell * 100 + bucket)[batch]
     gpus = batches.gpus[batch]
     duration = np.empty(len(batch))
-    for value in _present(key):
-        places = key == value
+    for value in _present(kinds):
+        places = kinds == value
         cell = cells[value // 100]
         found = statistics.duration(cell.job_class, cell.large, value % 100).at(share[places])
         duration[places] = _within_class(found, gpus[places], cell.job_class)
@@ -165,9 +167,6 @@ def _other_durations(
     return result
 
 
-STATUS_CHOICES = ("pass", "all")
-
-
 @dataclass(frozen=True)
 class GeneratorOptions:
     """What to generate: `days` from a `weekday` of the week `first_week` on, at `scale` times Philly's rate of batches.
@@ -177,27 +176,17 @@ class GeneratorOptions:
     minutes, about one job in eight. `jobs` ends the trace after that many jobs and overrides `days`.
     """
 
-    days: int = 7
-    scale: float = 1.0
-    weekday: str = "Mon"
-    statuses: str = "pass"
+    days: int = key(7, "days of the trace", gt=0, lt=inf)
+    scale: float = key(1.0, "factor on the rate of batches", gt=0, lt=inf)
+    weekday: Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"] = "Mon"
+    statuses: Literal["pass", "all"] = "pass"
     cron: bool = True
-    jobs: int | None = None
-    first_week: int = 0
+    jobs: int | None = key(None, "jobs of the trace", gt=0, lt=inf)
+    first_week: int = key(0, "week at which the trace begins", ge=0)
 
     def check(self) -> None:
         """Raise `InputError` that lists every unknown or out-of-range option."""
-        problems = []
-        for key in ("days", "scale", "jobs"):
-            value = getattr(self, key)
-            if value is not None and not 0 < value < float("inf"):
-                problems.append(Problem(key, f"{value} is out of range", "give a number above 0"))
-        if self.first_week < 0:
-            problems.append(Problem("first_week", f"{self.first_week} is out of range", "give a number from 0 on"))
-        for key, value, known in (("weekday", self.weekday, WEEKDAYS), ("statuses", self.statuses, STATUS_CHOICES)):
-            if value not in known:
-                problems.append(Problem(key, f"'{value}' is unknown", nearest(value, known)))
-        if problems:
+        if problems := list(problems_with(self, "trace")):
             raise InputError(*problems)
 
 

@@ -155,11 +155,10 @@ def drawn_workload(
 ) -> Drawn:
     """Return the result of `make_workload` and what it left out of a replayed trace or a list of jobs."""
     _check(options)
-    drawn = _joined(options, seed) or _made(options, seed, configurations or {}, initial_batch_sizes, tabulated)
-    if options.speedup is None:
-        return drawn
-    speedup = speedup_of(options)
-    return replace(drawn, jobs=[replace(job, speedup=speedup) for job in drawn.jobs])
+    chosen = seed if options.seed is None else options.seed
+    known = Ingredients(chosen, None, configurations or {}, initial_batch_sizes, tabulated)
+    drawn = _joined(options, seed) or _made(options, known)
+    return replace(drawn, jobs=_sped(options, drawn.jobs))
 
 
 def drawn_in_parts(options: WorkloadOptions, seed: int) -> Iterator[Drawn] | None:
@@ -193,7 +192,7 @@ def _is_long(path: Path) -> bool:
 
 
 def _replayed(recipe: ReplayRecipe, options: WorkloadOptions, seed: int) -> Iterator[Drawn]:
-    left, speedup, whole = recipe.jobs, speedup_of(options), replace(recipe, jobs=None)
+    left, whole = recipe.jobs, replace(recipe, jobs=None)
     for part in readers.trace_in_parts(Path(options.source), options.format):
         left_out = whole.left_out(part)
         kept = len(part) - sum(left_out.values()) + sum(part.dropped.values())
@@ -202,7 +201,7 @@ def _replayed(recipe: ReplayRecipe, options: WorkloadOptions, seed: int) -> Iter
         if len(taken) < len(jobs):
             left_out[f"after the first {recipe.jobs}"] = len(jobs) - len(taken)
         left = None if left is None else left - len(taken)
-        yield Drawn(taken if speedup is None else [replace(job, speedup=speedup) for job in taken], left_out)
+        yield Drawn(_sped(options, taken), left_out)
 
 
 def extreme_jobs(
@@ -228,38 +227,32 @@ def extreme_jobs(
             most_gpus, tenants = int(trace.column("num_gpus").max()), sorted(set(trace.column("tenant").tolist()))
     made = recipe.extremes(Ingredients(0, trace, configurations or {}, initial_batch_sizes, tabulated), most_gpus)
     made += [replace(made[0], id=f"{made[0].id}-of-{tenant}", tenant=tenant) for tenant in tenants if tenant]
-    speedup = speedup_of(options)
-    return made if speedup is None else [replace(job, speedup=speedup) for job in made]
+    return _sped(options, made)
 
 
-def speedup_of(options: WorkloadOptions) -> Speedup | None:
-    """Return the speed-up that the options declare; raises `InputError` if it is invalid."""
-    said = options.speedup
+def _sped(options: WorkloadOptions, jobs: list[JobSpec]) -> list[JobSpec]:
+    """Return the jobs with the speed-up that the options declare, if any; raises `InputError` if it is invalid."""
+    if options.speedup is None:
+        return jobs
     try:
-        return None if said is None else Speedup.of(said)
+        speedup = Speedup.of(options.speedup)
     except ValueError as error:
         remedy = "write linear, an exponent such as 0.8, or a table such as [[1, 1], [2, 1.8], [4, 3.2]]"
         raise input_error("workload.speedup", str(error), remedy) from error
+    return [replace(job, speedup=speedup) for job in jobs]
 
 
-def _made(
-    options: WorkloadOptions,
-    seed: int,
-    configurations: Configurations,
-    initial_batch_sizes: Mapping[str, int],
-    tabulated: Mapping[str, TabulatedModel],
-) -> Drawn:
-    chosen = seed if options.seed is None else options.seed
+def _made(options: WorkloadOptions, known: Ingredients) -> Drawn:
     recipe = recipe_of(options)
     trace: Trace | None = None
     if recipe.needs_trace:
         kind = _list_named(options)
         if kind is not None:
             return _listed(Path(options.source), options, kind)
-        trace = load_trace(options, chosen)
+        trace = load_trace(options, known.seed)
         _tell_unread(options, recipe, trace)
     try:
-        jobs = recipe.make(Ingredients(chosen, trace, configurations, initial_batch_sizes, tabulated))
+        jobs = recipe.make(replace(known, trace=trace))
     except InputError as error:
         from simsched.workload.places import located  # loads the readers
 

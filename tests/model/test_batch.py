@@ -21,7 +21,7 @@ from simsched.model.step_model import PlacementClass, PlacementModel, Placements
 from simsched.model.tabulated import FixedDuration
 from simsched.policy import Decision, Policy, Traits
 from simsched.testing.builders import run
-from simsched.workload.source import WorkloadOptions, speedup_of
+from simsched.workload.source import WorkloadOptions, make_workload
 
 CLASS = PlacementClass((0.0, 0.0, 0.0, 0.0), 1.0)
 #: A second for each example of a micro-batch, up to 8 of them; synchronisation is free.
@@ -164,7 +164,7 @@ def test_speed_follows_what_is_declared():
 @pytest.mark.parametrize("wrong", [0.0, 1.5, ((2, 1.0), (1, 2.0)), ((1, -1.0),)])
 def test_what_is_no_speedup_is_refused(wrong):
     with pytest.raises(InputError, match=r"workload\.speedup"):
-        speedup_of(WorkloadOptions(speedup=wrong))
+        make_workload(WorkloadOptions(recipe="tiresias-example", speedup=wrong), 1)
 
 
 def test_half_the_gpus_take_twice_the_time_where_that_is_declared():
