@@ -40,6 +40,11 @@ CASES = {
         "name,time,application,num_replicas,batch_size\na,0,cifar10,1,99999\n",
         "its batch size 99999 is out of range for cifar10",
     ),
+    "more GPUs than numbers can tell": (
+        "jobs.csv",
+        f"name,time,application,num_replicas,batch_size\na,0,cifar10,{2**64},128\n",
+        "is above 9.0072e+15",
+    ),
     "a list for a mapping": ("tiny.yaml", "- 1\n", "tiny.yaml:1: holds a list, not a mapping"),
     "empty YAML": ("tiny.yaml", "", "tiny.yaml: is empty"),
     "no YAML": ("tiny.yaml", "a: [", "tiny.yaml:1: is not valid YAML"),

@@ -140,9 +140,9 @@ def _columns(sheet: Sheet) -> dict[str, Any]:
     application = np.asarray(sheet.text("application"), dtype=object)
     columns: dict[str, Any] = {"id": sheet.unique("name"), "application": application}
     for column, name, least in _WORKLOAD_NUMBERS:
-        if column in sheet:  # wrong cells are 0 until the sheet is checked
-            number = np.nan_to_num(sheet.number(column, least=least, whole=True), posinf=0, neginf=0)
-            columns[name] = number.astype(np.int64)
+        if column in sheet:  # wrong cells are any number until the sheet is checked
+            number = np.nan_to_num(sheet.number(column, least=least, whole=True))
+            columns[name] = number.clip(0, 2.0**53).astype(np.int64)
     fixed = application == FIXED_DURATION
     if "duration" in sheet:
         sheet.blame("duration", fixed & (columns["duration_s"] < 1), f"must be at least 1 for '{FIXED_DURATION}'")
