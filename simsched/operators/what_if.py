@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from simsched.operators.calibrate import Calibration, calibrate
@@ -80,25 +82,19 @@ class Used:
         types = np.repeat([one["gpu_type"] for one in makes], [one["nodes"] for one in makes])
         table = cell.table("allocations", ["job_id", "start_s", "end_s", "gpus", "placement"])
         lasts = table["end_s"].clip(upper=until_s) - table["start_s"].clip(lower=from_s)
-        table = table.assign(hours=(lasts.clip(lower=0) * table["gpus"]) / 3600)
         node = table["placement"].str.extract(r"^(\d+)", expand=False).fillna("0").astype("int64")
-        table["type"] = types[node.to_numpy()]
+        table = table.assign(hours=(lasts.clip(lower=0) * table["gpus"]) / 3600, type=types[node.to_numpy()])
         used = table.pivot_table(index="job_id", columns="type", values="hours", aggfunc="sum", fill_value=0.0)
-        jobs = cell.jobs.set_index("job_id")
-        repeated = jobs["lost_gpu_s"] / 3600 if "lost_gpu_s" in jobs else jobs["attained_gpu_s"] * 0.0
-        cut = jobs["status"].isin(CUT_SHORT).reindex(used.index, fill_value=False)
-        lost = used.sum(axis=1) * cut + repeated.reindex(used.index, fill_value=0.0)
-        gpus: dict[str, int] = {}
+        jobs = cell.jobs.set_index("job_id").reindex(used.index)
+        repeated = jobs["lost_gpu_s"].fillna(0) / 3600 if "lost_gpu_s" in jobs else 0.0
+        lost = used.sum(axis=1) * jobs["status"].isin(CUT_SHORT) + repeated
+        gpus = Counter[str]()
         for one in makes:
-            gpus[one["gpu_type"]] = gpus.get(one["gpu_type"], 0) + one["nodes"] * one["gpus_per_node"]
-        power = cell.manifest.get("power")
+            gpus[one["gpu_type"]] += one["nodes"] * one["gpus_per_node"]
+        power, price = cell.manifest.get("power"), node_price_per_h
         watts = {kind: float(one["busy_w"]) for kind, one in power["gpus"].items()} if power else None
-        price = (
-            None
-            if node_price_per_h is None
-            else {one["gpu_type"]: node_price_per_h / max(one["gpus_per_node"], 1) for one in makes}
-        )
-        return cls(used, lost, gpus, (until_s - from_s) / 3600, watts, price)
+        prices = None if price is None else {one["gpu_type"]: price / max(one["gpus_per_node"], 1) for one in makes}
+        return cls(used, lost, gpus, (until_s - from_s) / 3600, watts, prices)
 
     @property
     def type_of(self) -> pd.Series:
@@ -108,7 +104,7 @@ class Used:
     def part(self, jobs: Collection[str] | None = None, gpu_type: str = "") -> Usage:
         """Sum over some jobs (None: all) and one type (empty: all)."""
         rows = self.by_type if jobs is None else self.by_type[self.by_type.index.isin(jobs)]
-        rows = rows[[gpu_type]] if gpu_type in rows else rows
+        rows = rows.loc[rows[gpu_type] > 0, [gpu_type]] if gpu_type in rows else rows
         by_type = rows.sum()
         gpus = sum(count for kind, count in self.gpus.items() if gpu_type in ("", kind))
         hours = float(by_type.sum())
@@ -187,12 +183,12 @@ def what_if(
     trace = found.plan.log.trace.table
     queues = dict(zip(trace["job_id"].astype(str), trace["queue"], strict=True))
     before, after = (_judged(cell, found, queues, used[0].type_of) for cell in (found.cell, after_cell))
+    jobs = found.jobs[["job_id", "submit_s", "recorded_s", "simulated_s"]].merge(before, on="job_id")
+    jobs = jobs.merge(after[["job_id", "queueing_s"]], on="job_id", suffixes=("", "_after"))
     kinds = [kind for kind in by if kind not in ("queue", "type") or before[kind].nunique() > 1]
-    effects = [effect for kind in kinds for effect in compare_groups(before, after, kind)]
-    jobs = found.jobs.merge(after[["job_id", "queueing_s"]], on="job_id")
-    jobs = jobs.merge(before[["job_id", "tenant", "user", "type"]], on="job_id")
-    carried = _with_use if plan.unrecorded else _with_forecast
-    return Change(found, tuple(planned.changed), tuple(carried(effect, jobs, used) for effect in effects))
+    effects = (effect for kind in kinds for effect in compare_groups(before, after, kind))
+    recorded = not plan.unrecorded
+    return Change(found, tuple(planned.changed), tuple(_whole(one, jobs, used, recorded=recorded) for one in effects))
 
 
 def _judged(cell: Cell, found: Calibration, queues: dict[str, str], types: pd.Series) -> pd.DataFrame:
@@ -203,24 +199,23 @@ def _judged(cell: Cell, found: Calibration, queues: dict[str, str], types: pd.Se
     )
 
 
-def _with_forecast(effect: Effect, jobs: pd.DataFrame, used: Sequence[Used]) -> Effect:
-    mine = _members(effect, jobs)
-    columns = (mine[key].to_numpy("float64") for key in ("recorded_s", "simulated_s", "queueing_s", "submit_s"))
-    return replace(_with_use(effect, jobs, used), forecast=forecast_mean(*columns))
+def _members(jobs: pd.DataFrame, kind: str, group: str) -> npt.NDArray[np.bool_]:
+    """Return which jobs are in a group."""
+    if group == "all":
+        return np.ones(len(jobs), dtype=bool)
+    names = size_of(jobs["num_gpus"].to_numpy()) if kind == "size" else jobs[kind].to_numpy()
+    return np.asarray(names == ("" if group == "(none)" else group), dtype=bool)
 
 
-def _with_use(effect: Effect, jobs: pd.DataFrame, used: Sequence[Used]) -> Effect:
-    every = effect.before.group == "all"
-    kind = effect.before.group if effect.by == "type" and not every else ""
-    parts = [one.part(None if every or kind else set(_members(effect, jobs)["job_id"]), kind) for one in used]
-    return replace(effect, used=(parts[0], parts[1]))
-
-
-def _members(effect: Effect, jobs: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the jobs of a group."""
-    name = effect.before.group
-    named = "" if name == "(none)" and effect.by != "queue" else name
-    return jobs if name == "all" else jobs[jobs[effect.by] == named]
+def _whole(effect: Effect, jobs: pd.DataFrame, used: Sequence[Used], *, recorded: bool) -> Effect:
+    """Add the usage of the group, and its forecast if its waits are `recorded`."""
+    kind, group = effect.by, effect.before.group
+    mine = jobs[_members(jobs, kind, group)]
+    gpu_type = group if kind == "type" and group != "all" else ""
+    names = None if gpu_type or group == "all" else set(mine["job_id"])
+    before, after = (one.part(names, gpu_type) for one in used)
+    columns = (mine[key].to_numpy("float64") for key in ("recorded_s", "simulated_s", "queueing_s_after", "submit_s"))
+    return replace(effect, used=(before, after), forecast=forecast_mean(*columns) if recorded else None)
 
 
 def compare_groups(before: pd.DataFrame, after: pd.DataFrame, kind: str) -> list[Effect]:
@@ -228,25 +223,16 @@ def compare_groups(before: pd.DataFrame, after: pd.DataFrame, kind: str) -> list
     both = before.merge(after[["job_id", "queueing_s"]], on="job_id", suffixes=("", "_after"))
     old, new = both["queueing_s"].to_numpy("float64"), both["queueing_s_after"].to_numpy("float64")
     changed = np.abs(new - old) >= np.maximum(LEAST_CHANGE_S, LEAST_CHANGE * old)
-    keys = size_of(both["num_gpus"].to_numpy()) if kind == "size" else both[kind].to_numpy()
     effects = []
     for name, one, other in changes(by_group(before, cast("By", kind)), by_group(after, cast("By", kind))):
-        named = "" if name == "(none)" else name
-        mine = np.ones(len(both), dtype=bool) if one.group == "all" else keys == named
-        sooner, later = ((changed & mine & way).sum() / max(int(mine.sum()), 1) for way in (new < old, new > old))
-        cut = [_cut_short(jobs, kind, None if one.group == "all" else named) for jobs in (before, after)]
-        effects.append(Effect(kind, one, other, float(sooner), float(later), cut[0], cut[1]))
+        mine = _members(both, kind, name)
+        sooner, later = (float((changed & mine & way).sum() / mine.sum()) for way in (new < old, new > old))
+        cut = [
+            int((_members(jobs, kind, name) & jobs["status"].isin(CUT_SHORT)).sum()) if "status" in jobs else 0
+            for jobs in (before, after)
+        ]
+        effects.append(Effect(kind, one, other, sooner, later, *cut))
     return effects
-
-
-def _cut_short(jobs: pd.DataFrame, kind: str, group: str | None) -> int:
-    """Count a group's jobs (None: all) that hit a limit or were cancelled, 0 if states are unknown."""
-    if "status" not in jobs:
-        return 0
-    cut = jobs["status"].isin(CUT_SHORT).to_numpy("bool")
-    if group is not None:
-        cut = cut & ((size_of(jobs["num_gpus"].to_numpy()) if kind == "size" else jobs[kind].to_numpy()) == group)
-    return int(cut.sum())
 
 
 def forecast_mean(recorded: Numbers, before: Numbers, after: Numbers, submit: Numbers) -> Forecast:
