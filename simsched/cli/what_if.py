@@ -161,6 +161,7 @@ def _cut(every: Effect) -> str:
 
 
 def _forecasts(shown: Sequence[Effect], changes: Sequence[str]) -> TextTable:
+    from simsched.operators.what_if import BACKTESTED, HELD
     from simsched.report import TextTable
 
     rows = tuple(
@@ -170,8 +171,8 @@ def _forecasts(shown: Sequence[Effect], changes: Sequence[str]) -> TextTable:
         if one.forecast is not None
     )  # fmt: skip
     notes = (
-        "Forecast: the recorded mean wait, changed like the replays. In brackets: the interval, which includes the "
-        "error of the replay.",
+        "Forecast: the recorded mean wait, changed like the replays. In brackets: the 90 % interval; on generated "
+        f"clusters it held the true mean wait of {HELD} of {BACKTESTED} changes.",
     )
     headers = ("jobs by", "", "jobs", "recorded mean wait (h)", "forecast (h)", "wait")
     return TextTable(f"Forecast of {', '.join(changes)}", headers, rows, notes, 2)

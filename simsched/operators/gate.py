@@ -113,7 +113,7 @@ def judge_replay(jobs: pd.DataFrame, log: ClusterLog, groups: Groups, policy: st
     rows = tuple(row for kind, name, mine in _parts(jobs) if (row := _row(kind, name, jobs, mine, first, total)))
     days = float(np.ptp(jobs.loc[~first, "submit_s"].to_numpy("float64"))) / DAY_S if len(rows) else 0.0
     reasons = (*unknowns(log, groups), *_reasons(rows, days))
-    causes = likely_causes(jobs[~first], log, groups) if reasons else ()
+    causes = tuple(likely_causes(jobs[~first], log, groups)) if reasons else ()
     return Verdict(policy, rows, reasons, causes, days)
 
 
@@ -237,12 +237,8 @@ def unknowns(log: ClusterLog, groups: Groups) -> tuple[str, ...]:
     )
 
 
-def likely_causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> tuple[str, ...]:
+def likely_causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> Iterator[str]:
     """Name what a replay may lack, by evidence in the log; `jobs` are those judged."""
-    return tuple(_causes(jobs, log, groups))
-
-
-def _causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> Iterator[str]:
     table = log.table
     if (table["queue"] == "").mean() > _MOST_SILENT:
         yield "the log names no partitions: ask sacct for Partition"
@@ -273,23 +269,17 @@ def _causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> Iterator[str
 
 def _waited_beside_free(table: pd.DataFrame, groups: Groups) -> npt.NDArray[np.bool_]:
     """Return which jobs had enough idle GPUs of their type in the middle of a wait of five minutes or more."""
-    found = np.zeros(len(table), dtype=bool)
     types = {str(one.get("gpu_type", "")) for one in groups}
     known = bool(table["gpu_type"].isin(types).all())
-    for kind in sorted(types) if known else [""]:
-        mine = (table["gpu_type"] == kind).to_numpy("bool") if known else np.ones(len(table), dtype=bool)
-        gpus = total_gpus([one for one in groups if not known or str(one.get("gpu_type", "")) == kind])
-        found[mine] = _beside_free(table[mine], gpus)
-    return found
-
-
-def _beside_free(table: pd.DataFrame, gpus: int) -> npt.NDArray[np.bool_]:
-    asked = np.ceil(table["gpus"].to_numpy("float64"))
     start, eligible = (table[name].to_numpy("float64") for name in ("start_s", "eligible_s"))
-    times, held = held_over_time(table)
-    place = np.searchsorted(times, (eligible + start) / 2, side="right") - 1
-    used = np.where(place >= 0, held[np.maximum(place, 0)], 0.0)
-    found: npt.NDArray[np.bool_] = (start - eligible >= WAITED_S) & (gpus - used >= asked)
+    free = np.zeros(len(table))
+    for kind in types if known else [""]:
+        mine = (table["gpu_type"] == kind).to_numpy("bool") | (not known)
+        times, held = held_over_time(table[mine])
+        place = np.searchsorted(times, (eligible + start)[mine] / 2, side="right")
+        gpus = total_gpus([one for one in groups if not known or str(one.get("gpu_type", "")) == kind])
+        free[mine] = gpus - np.concatenate([[0.0], held])[place]
+    found: npt.NDArray[np.bool_] = (start - eligible >= WAITED_S) & (free >= np.ceil(table["gpus"].to_numpy("float64")))
     return found
 
 

@@ -180,29 +180,20 @@ def backtest(
     for queue, starts in zip(
         asked, forecast_starts(plan, asked, draws=draws, seed=seed, progress=progress), strict=True
     ):
-        usual = _usual_rest(log.table[log.table["start_s"] <= queue.now_s])
+        past = log.table[log.table["start_s"] <= queue.now_s]
+        waits = (past["start_s"] - past["eligible_s"]).to_numpy("float64")
         for one in starts:
             true = float(truth.get(one.job_id, -1))
-            if true >= 0:
-                scored.append((replace(one, true_s=true - queue.now_s), usual(one.waited_s)))
-            elif one.high_s + queue.now_s < last:
-                scored.append((replace(one, true_s=float(last - queue.now_s)), usual(one.waited_s)))
+            if true >= 0 or one.high_s + queue.now_s < last:
+                true_s = (true if true >= 0 else float(last)) - queue.now_s
+                scored.append((replace(one, true_s=true_s), _usual_rest_s(waits, one.waited_s)))
     return _scored(len(asked), scored)
 
 
-def _usual_rest(table: pd.DataFrame) -> _Rest:
-    return _Rest(np.sort((table["start_s"] - table["eligible_s"]).to_numpy("float64")))
-
-
-@dataclass(frozen=True)
-class _Rest:
-    """The remaining waits of a log's jobs that have waited for some time."""
-
-    waits: Numbers
-
-    def __call__(self, waited_s: float) -> float:
-        longer = self.waits[np.searchsorted(self.waits, waited_s, side="right") :]
-        return float(np.median(longer) - waited_s) if len(longer) else 0.0
+def _usual_rest_s(waits: Numbers, waited_s: float) -> float:
+    """Return the median remaining wait of those of a log's jobs that waited for longer, 0 if none did."""
+    longer = waits[waits > waited_s]
+    return float(np.median(longer) - waited_s) if len(longer) else 0.0
 
 
 def _scored(moments: int, scored: Sequence[tuple[Start, float]]) -> Backtest:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.operators.beginning import with_state
+from simsched.operators.beginning import Beginning, with_state
 from simsched.operators.replays import Progress, ReplayPlan, counted_from, run_replay
 from simsched.workload.readers import ClusterLog
 
@@ -62,17 +62,18 @@ _NO_QUIET = 0.02
 class _Window:
     """A window of a log, with the jobs that ran or waited at its start: the starts of its jobs, and their waits in it.
 
-    `until_s` is its last second on the log's clock.
+    `begin` is its replay without cancelled jobs, `until_s` its last second on the log's clock.
     """
 
     part: ClusterLog
+    begin: Beginning
     starts: pd.Series
     waits_s: float
     until_s: int
 
     def error_s(self, plan: ReplayPlan) -> float:
         """Replay the window, and sum the errors of starts; starts after the window count as at its end."""
-        begin = with_state(plan.log, self.part, plan.groups, cancelled=plan.cancelled)
+        begin = with_state(plan.log, self.part, plan.groups, cancelled=True) if plan.cancelled else self.begin
         cell = run_replay(counted_from(plan, begin.log), "windows", in_process=True).cells[0]
         found = cell.jobs.set_index("job_id")["start_time_s"] + begin.zero_s
         both = pd.concat([self.starts, found.reindex(self.starts.index)], axis=1).fillna(np.inf)
@@ -206,7 +207,7 @@ def _windows(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -
         judged = part[~part["start_s"].between(0, first_s - 1)].set_index("job_id")
         starts = judged["start_s"].astype("float64").where(judged["start_s"] >= 0, np.inf)
         waits = starts.clip(upper=last_s) - judged["eligible_s"].clip(lower=first_s)
-        window = _Window(inside, starts, float(waits.sum()), last_s)
+        window = _Window(inside, with_state(plan.log, inside, plan.groups), starts, float(waits.sum()), last_s)
         if window.error_s(plan) > _GOOD * window.waits_s:
             found.append(window)
         if len(found) == _WINDOWS:

@@ -40,46 +40,45 @@ def test_the_page_shows_every_command_and_begins_with_the_log() -> None:
     assert {words[0] for words in commands()[1:]} == SAID.keys()
 
 
-#: Of the replays' time most goes into looking at the queue every minute.
-SELDOM = () if WHOLE else ("-o", "policy.backfill.interval_s=600")
+#: Where not everything is played: the log's last days, and the days and jobs that the gate then asks for.
+LAST_DAYS, LEAST_DAYS = "2024-03-19", 1
 
 
-#: What else would be fitted to a log, in which no other reading comes closer to the log that ships.
-_AS_BY_DEFAULT = (
-    "backfill.from_pass=false", "backfill.whole_nodes=false", "backfill.kind=conservative", "placement=fragments",
-    "backfill.counts=nodes", "backfill.holders=partition",
-)  # fmt: skip
-SAID_BY_HAND = [word for key in _AS_BY_DEFAULT for word in ("-o", f"policy.{key}")]
+def bring_the_log() -> None:
+    """Write the sample log, or what `sacct -S` would print of its last days."""
+    assert CliRunner().invoke(cli, commands()[0]).exit_code == 0
+    header, *rows = Path("log.txt").read_text(encoding="utf-8").splitlines()
+    end = header.split("|").index("End")
+    kept = [row for row in rows if WHOLE or row.split("|")[end] >= LAST_DAYS]
+    Path("log.txt").write_text("\n".join([header, *kept]) + "\n", encoding="utf-8")
 
 
 def shortened(words: list[str], drawn: Sequence[str] = ()) -> list[str]:
-    """Let backfill look every ten minutes, fit its settings once, draw one queue twice, and figures not again.
-
-    Where everything is played nothing is changed.
-    """
-    if WHOLE:
-        return words
+    """Draw one queue twice, and draw no figures of what is `drawn` already, unless everything is played."""
     few = ("--moments", "1", "--draws", "2") if words[0] == "forecast" else ()
-    fitted = () if words[0] == "calibrate" else SAID_BY_HAND
-    return [*words, *SELDOM, *fitted, *few, *(("--no-plots",) if words[0] in drawn else ())]
+    return words if WHOLE else [*words, *few, *(("--no-plots",) if words[0] in drawn else ())]
+
+
+@pytest.fixture(scope="module")
+def little_evidence() -> Iterator[None]:
+    """Let a few days be evidence, and leave invariants to the replays of others, unless everything is played."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not WHOLE:
+            patch.setattr("simsched.operators.gate.LEAST_DAYS", LEAST_DAYS)
+            patch.delenv("SIMSCHED_CHECK_INVARIANTS")
+        yield
 
 
 @pytest.fixture(scope="module")
 def answered(
-    tmp_path_factory: pytest.TempPathFactory, in_this_process: None, few_nodes_tried: None
+    tmp_path_factory: pytest.TempPathFactory, in_this_process: None, few_nodes_tried: None, little_evidence: None
 ) -> Iterator[dict[str, Result]]:
-    """Bring the log and ask the page's questions in one folder, the last first; return what was said by question.
-
-    Unless everything is played, invariants are left to the replays of others.
-    """
+    """Bring the log and ask the page's questions in one folder, the last first; return what was said by question."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))
-        if not WHOLE:
-            patch.delenv("SIMSCHED_CHECK_INVARIANTS")
-        new, *asked = commands()
-        assert CliRunner().invoke(cli, new).exit_code == 0
+        bring_the_log()
         done: dict[str, Result] = {}
-        for words in reversed(asked):
+        for words in reversed(commands()[1:]):
             drawn = [said.split()[0] for said in done]
             done[" ".join(words)] = CliRunner().invoke(cli, shortened(words, drawn))
         yield done
@@ -99,35 +98,24 @@ def test_answers_stand_in_their_order_on_one_page_whichever_was_asked_first(answ
     assert places == sorted(places)
 
 
-@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.usefixtures("in_this_process", "little_evidence")
 def test_a_log_that_lacks_what_matters_gets_no_answer(simsched: Callable) -> None:
-    assert simsched("new", "log").exit_code == 0
+    bring_the_log()
     header, *rows = Path("log.txt").read_text(encoding="utf-8").splitlines()
     place = header.split("|").index("Partition")
     cells = [row.split("|") for row in rows]
     blank = ["|".join([*one[:place], "", *one[place + 1 :]]) for one in cells]
     Path("stripped.txt").write_text("\n".join([header, *blank]) + "\n", encoding="utf-8")
-    conf = ("--conf", "slurm.conf", "--conf", "qos.txt", "--json", "--no-plots")
-    done = simsched(
-        "capacity",
-        "stripped.txt",
-        "--cluster",
-        "cluster.txt",
-        *conf,
-        "--target",
-        "queueing_mean_h<=4",
-        *SELDOM,
-        *SAID_BY_HAND,
-    )
-    told = json.loads(done.stdout)
+    options = ("--cluster", "cluster.txt", "--json", "--no-plots", "--policy", "kueue")
+    told = json.loads(simsched("capacity", "stripped.txt", *options, "--target", "queueing_mean_h<=4").stdout)
     assert told["answers"] == []
     assert not told["gate"]["open"]
     assert "name no partition" in told["gate"]["reasons"][0]
     # Nor does the log under a policy that was not in force.
-    other = ("--policy", "kueue", "--change", "cluster.groups.0.nodes=12", "--json", "--no-plots")
-    wrong = json.loads(simsched("what-if", "log.txt", "--cluster", "cluster.txt", *other).stdout)
+    wrong = json.loads(simsched("what-if", "log.txt", *options, "--change", "cluster.groups.0.nodes=12").stdout)
     assert wrong["effects"] == []
     assert not wrong["gate"]["open"]
+    assert "over the best guess" in wrong["gate"]["reasons"][0]
 
 
 def test_the_page_keeps_every_question_and_compares_their_answers(tmp_path):
