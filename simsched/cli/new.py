@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from keyword import iskeyword
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 import click
 
-from simsched.cli.options import FORCE, arg, command
+from simsched.cli.options import FORCE, arg, command, opt
 from simsched.errors import input_error
 from simsched.files import write_text
 
@@ -189,23 +191,48 @@ def experiment(name: str = _NAME, *, force: bool = FORCE) -> None:
     click.echo(f"{path}: try `simsched run {path}`")
 
 
+def _write_sample(name: str, folder: Path, *, force: bool) -> None:
+    from simsched.paths import data_folder
+    from simsched.reading import read_text
+
+    shipped = data_folder("traces") / name
+    for source in sorted(path for path in shipped.rglob("*") if path.is_file()):
+        path = folder / source.relative_to(shipped).with_name(source.name.removesuffix(".gz"))
+        _write(path, read_text(source), force)
+        click.echo(f"{path}")
+
+
 def _add_sample(noun: str, usual: str, about: str) -> None:
     """Add the command that writes a shipped sample into a folder."""
 
     def run(folder: Path = arg(default=Path(usual)), *, force: bool = FORCE) -> None:
-        from simsched.paths import data_folder
-        from simsched.reading import read_text
-
-        shipped = data_folder("traces") / f"{'slurm' if noun == 'log' else noun}-sample"
-        for source in sorted(path for path in shipped.rglob("*") if path.is_file()):
-            path = folder / source.relative_to(shipped).with_name(source.name.removesuffix(".gz"))
-            _write(path, read_text(source), force)
-            click.echo(f"{path}")
+        _write_sample(f"{noun}-sample", folder, force=force)
 
     command(new, noun, help=about)(run)
 
 
-_add_sample("log", ".", "Write a sample log of a small Slurm cluster, its configuration and its queue into FOLDER.")
+@command(new)
+def log(
+    folder: Path = arg(default=Path()),
+    *,
+    rules: Literal["as-configured", "small-first", "fair-share"] = opt(
+        "What the cluster did; no file says so.", default="as-configured"
+    ),
+    force: bool = FORCE,
+) -> None:
+    """Write a sample log of a small Slurm cluster, its configuration and its queue into FOLDER."""
+    _write_sample("slurm-sample", folder, force=force)
+    if rules != "as-configured":
+        from simsched.cli.operator_options import LogOptions, make_plan
+        from simsched.operators.sample import run_again
+
+        conf = tuple(folder / name for name in ("slurm.conf", "partitions.txt", "qos.txt", "assoc.txt"))
+        path = folder / "log.txt"
+        with TemporaryDirectory() as out:
+            plan = make_plan(path, LogOptions(cluster=folder / "cluster.txt", conf=conf, out=Path(out)))
+            write_text(path, run_again(plan, rules, path))
+
+
 _add_sample(
     "kubernetes", ".", "Write sample manifests into FOLDER: nodes in racks, queues of Kueue and thirty workloads."
 )

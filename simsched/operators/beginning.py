@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,9 +25,11 @@ _ROUND_S = 3600
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Run times of jobs as sorted fractions of their limits: by user and limit, by limit, and of all jobs."""
+    """Run times of jobs as fractions of their limits: by user and limit, by limit, and of all jobs."""
 
-    shares: Mapping[tuple[object, ...], Numbers]
+    by_user: dict[tuple[str, float], Numbers]
+    by_limit: dict[float, Numbers]
+    every: Numbers
     median_s: float
 
     @classmethod
@@ -35,11 +37,18 @@ class RunTimes:
         """Collect them from the finished jobs of a log's table."""
         limited = table[table["time_limit_s"] > 0]
         share = (limited["duration_s"] / limited["time_limit_s"]).clip(upper=1.0)
-        found: dict[tuple[object, ...], Numbers] = {(): np.sort(share.to_numpy("float64"))}
-        for names in (["user", "time_limit_s"], ["time_limit_s"]):
-            groups = share.groupby([limited[name] for name in names])
-            found |= {key: np.sort(part.to_numpy("float64")) for key, part in groups if len(part) >= _ENOUGH}
-        return cls(found, float(table["duration_s"].median()) if len(table) else 3600.0)
+        by_user = {
+            (str(user), float(str(limit))): np.sort(part.to_numpy("float64"))
+            for (user, limit), part in share.groupby([limited["user"], limited["time_limit_s"]])
+            if len(part) >= _ENOUGH
+        }
+        by_limit = {
+            float(str(limit)): np.sort(part.to_numpy("float64"))
+            for limit, part in share.groupby(limited["time_limit_s"])
+            if len(part) >= _ENOUGH
+        }
+        median_s = float(table["duration_s"].median()) if len(table) else 3600.0
+        return cls(by_user, by_limit, np.sort(share.to_numpy("float64")), median_s)
 
     def draw(self, jobs: pd.DataFrame, elapsed_s: Numbers, rng: np.random.Generator) -> Numbers:
         """Draw a duration for each job that has run for `elapsed_s` and continues."""
@@ -47,7 +56,7 @@ class RunTimes:
         dice = rng.random(len(jobs))
         rows = zip(jobs["user"], jobs["time_limit_s"].to_numpy("float64"), strict=True)
         for i, (user, limit) in enumerate(rows):
-            shares = next(self.shares[key] for key in ((user, limit), (limit,), ()) if key in self.shares)
+            shares = self.by_user.get((user, limit), self.by_limit.get(limit, self.every))
             if limit <= 0 or not len(shares):
                 drawn[i] = elapsed_s[i] + self.median_s
                 continue

@@ -114,6 +114,8 @@ def with_readings(
     taken: dict[str, Any] = {}
     known = (*_clock(plan, log, from_s, until_s), *_OPEN.get(plan.policy, ()))
     tried = [one for one in known if _is_open(plan, one) and (CANCELLED not in one or len(log.withdrawn))]
+    if progress is not None and tried:
+        progress(f"calibrate: replaying up to {_LOOKED_AT} windows of the log, to find {_WINDOWS} that are off")
     windows = _windows(plan, log, from_s, until_s) if tried else []
     if not windows:
         return plan, Fitted()

@@ -13,17 +13,17 @@ from click.testing import CliRunner, Result
 
 from simsched.cli.main import cli
 from simsched.report.page import Section, write_answer
-from tests.campaigns import WHOLE
+from tests.campaigns import WHOLE, played
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 
 
 def commands() -> list[list[str]]:
-    """Return the commands of the page's first four sections."""
+    """Return the commands of the page's first four sections, without those that bring further logs."""
     text = PAGE.read_text(encoding="utf-8").split("## Time limits")[0]
     blocks = re.findall(r"(?ms)^```\w*\n(.*?)^```$", text)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("simsched ")]
-    return [shlex.split(line)[1:] for line in lines]
+    return [shlex.split(line)[1:] for line in lines if "--rules" not in line]
 
 
 #: What a command says on the log that ships.
@@ -40,16 +40,15 @@ def test_the_page_shows_every_command_and_begins_with_the_log() -> None:
     assert {words[0] for words in commands()[1:]} == SAID.keys()
 
 
-#: Where not everything is played: the log's last days, and the days and jobs that the gate then asks for.
-LAST_DAYS, LEAST_DAYS = "2024-03-19", 1
+#: Where not everything is played: the days of the log around its queue, and how many of them the gate then asks for.
+FROM, UNTIL, LEAST_DAYS = "2024-03-17", "2024-03-20", 1
 
 
 def bring_the_log() -> None:
-    """Write the sample log, or what `sacct -S` would print of its last days."""
+    """Write the sample log, or its jobs that were there on a few days."""
     assert CliRunner().invoke(cli, commands()[0]).exit_code == 0
     header, *rows = Path("log.txt").read_text(encoding="utf-8").splitlines()
-    end = header.split("|").index("End")
-    kept = [row for row in rows if WHOLE or row.split("|")[end] >= LAST_DAYS]
+    kept = [row for row in rows if WHOLE or (row.split("|")[4] >= FROM and row.split("|")[1] < UNTIL)]
     Path("log.txt").write_text("\n".join([header, *kept]) + "\n", encoding="utf-8")
 
 
@@ -116,6 +115,26 @@ def test_a_log_that_lacks_what_matters_gets_no_answer(simsched: Callable) -> Non
     assert wrong["effects"] == []
     assert not wrong["gate"]["open"]
     assert "over the best guess" in wrong["gate"]["reasons"][0]
+
+
+OTHER_RULES = (("small-first", "The replay may answer.*skill 0.61"), ("fair-share", "does not answer.*skill 0.21"))
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize(
+    ("rules", "verdict"), played(OTHER_RULES, OTHER_RULES[1:]), ids=lambda word: word.partition(" ")[0]
+)
+def test_logs_of_other_rules_get_the_verdicts_of_the_page(rules: str, verdict: str, simsched: Callable) -> None:
+    assert simsched("new", "log", "plain").exit_code == simsched("new", "log", rules, "--rules", rules).exit_code == 0
+    logs = [Path(folder, "log.txt").read_text(encoding="utf-8").splitlines() for folder in ("plain", rules)]
+    jobs = [[line.split("|")[:3] for line in log] for log in logs]
+    assert jobs[0] == jobs[1]
+    assert sum(one != other for one, other in zip(*logs, strict=True)) > 100
+    if WHOLE:
+        conf = [word for name in ("slurm.conf", "partitions.txt", "qos.txt", "assoc.txt")
+                for word in ("--conf", f"{rules}/{name}")]  # fmt: skip
+        done = simsched("calibrate", f"{rules}/log.txt", "--cluster", f"{rules}/cluster.txt", *conf, "--no-plots")
+        assert re.search(verdict, done.stdout)
 
 
 def test_the_page_keeps_every_question_and_compares_their_answers(tmp_path):
