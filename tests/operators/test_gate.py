@@ -145,9 +145,9 @@ def test_a_forecast_carries_the_misfit() -> None:
     # The replay says 1 h before and 0.5 h after where 2 h were recorded: half (1 h) or half an hour less (1.5 h).
     off = forecast_mean(2 * HOUR * ones, HOUR * ones, HOUR / 2 * ones, submit)
     assert off.mean_s == pytest.approx(1.25 * HOUR, rel=0.01)
-    # Half of a wait is the misfit, and half of the wait goes: both ways of 1 h and 1.5 h, times 1.03 sqrt(sqrt(2)).
-    assert off.low_s == pytest.approx(HOUR / 1.03 / 2**0.25 - 60, rel=0.02)
-    assert off.high_s == pytest.approx(1.5 * HOUR * 1.03 * 2**0.25 + 60, rel=0.02)
+    # Half of a wait is the misfit, and half of the wait goes: both ways of 1 h and 1.5 h, times 1.02 sqrt(sqrt(2)).
+    assert off.low_s == pytest.approx(HOUR / 1.02 / 2**0.25 - 60, rel=0.02)
+    assert off.high_s == pytest.approx(1.5 * HOUR * 1.02 * 2**0.25 + 60, rel=0.02)
     unchanged = forecast_mean(2 * HOUR * ones, 2 * HOUR * ones, 2 * HOUR * ones, submit)
     assert unchanged.direction == "as before"
 
