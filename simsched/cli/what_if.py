@@ -161,7 +161,7 @@ def _cut(every: Effect) -> str:
 
 
 def _forecasts(shown: Sequence[Effect], changes: Sequence[str]) -> TextTable:
-    from simsched.operators.what_if import BACKTESTED, HELD
+    from simsched.operators import Forecast
     from simsched.report import TextTable
 
     rows = tuple(
@@ -170,9 +170,10 @@ def _forecasts(shown: Sequence[Effect], changes: Sequence[str]) -> TextTable:
         for one in shown
         if one.forecast is not None
     )  # fmt: skip
+    held, changed = Forecast.COVERED
     notes = (
         "Forecast: the recorded mean wait, changed like the replays. In brackets: the 90 % interval; on generated "
-        f"clusters it held the true mean wait of {HELD} of {BACKTESTED} changes.",
+        f"clusters it held the true mean wait of {held} of {changed} changes.",
     )
     headers = ("jobs by", "", "jobs", "recorded mean wait (h)", "forecast (h)", "wait")
     return TextTable(f"Forecast of {', '.join(changes)}", headers, rows, notes, 2)

@@ -6,6 +6,7 @@ from . import (
     live as live,
     log_input as log_input,
     manifests as manifests,
+    sample as sample,
     score as score,
     training as training,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,6 @@ SURE_CHANGE = 0.25
 #: The interval of a forecast: its least factor, its growth with misfit and change, and its least width either way.
 #: Chosen so that nine of ten hold the truth on generated clusters; `tests/campaigns/test_forecasts.py` measures it.
 _LEAST_FACTOR, _PER_MISFIT, _LEAST_S = 1.02, 0.5, 60.0
-#: Pairs of generated clusters before and after a change, and those whose mean wait lay in the interval.
-BACKTESTED, HELD = 48, 43
 #: Final states of jobs that did not run to completion.
 CUT_SHORT: Collection[str] = ("TimeLimit", "Cancelled")
 
@@ -40,6 +38,8 @@ class Forecast:
     `now_s` is the recorded mean. `direction` is `less`, `more`, `as before`, or `cannot tell`.
     """
 
+    #: Of the changes of generated clusters those whose mean wait lay in the interval, and all.
+    COVERED: ClassVar[tuple[int, int]] = (43, 48)
     now_s: float
     mean_s: float
     low_s: float
