@@ -1,16 +1,20 @@
 """Count the function calls that a job costs under each policy: a count is the same on every machine.
 
-Usage: python benchmarks/calls.py [--jobs N]
+Usage: python benchmarks/calls.py [--jobs N] [--apart]
 
 The jobs are a generated Philly of all final states with at most 64 GPUs, spread so that they ask for 0.65 of 64 nodes
 of 8 GPUs. Only `Simulation.run` counts, by `cProfile`: functions of Python and of C, SimPy's own included. The same
-jobs run once before, so that nothing is imported meanwhile.
+jobs run once before, so that nothing is imported meanwhile. With `--apart` it prints instead the CPU time of FIFO in a
+process of its own behind messages, beside that of FIFO in this process, in pairs.
 """
 
 import argparse
 import cProfile
+import os
 from collections.abc import Callable
+from functools import partial
 
+from simsched_policies.external.bridge import Bridged
 from simsched_policies.production.slurm.policy import SlurmBackfill
 from simsched_policies.queues.by_key import Fifo, Las, Srtf
 from simsched_policies.queues.tiresias import Tiresias
@@ -56,11 +60,34 @@ def calls_per_job(make: Callable[[], Policy], jobs: list[JobSpec]) -> float:
     return sum(entry.callcount for entry in profile.getstats()) / len(jobs)  # pstats merges what has the same name
 
 
+def cpu_apart(jobs: list[JobSpec], walled: bool = True) -> tuple[float, float, float]:
+    """Return the CPU seconds of FIFO here, what bridging it adds here per decision, and that of both processes."""
+    times = []
+    for make in (Fifo, partial(Bridged, "fifo", walled=walled)):
+        policy, options = make(), EngineOptions(restart_delay_s=0)
+        simulation = Simulation(Cluster.uniform(NODES, GPUS), jobs, Applications(), options, 1, policy)
+        began = os.times()
+        simulation.run(policy)
+        policy.artifacts()  # ends the process
+        times.append([after - before for after, before in zip(os.times(), began, strict=True)])
+    decisions = len(simulation.recorder.decisions)
+    here_s, added_s = sum(times[0][:2]), sum(times[1][:2]) - sum(times[0][:2])
+    return here_s, added_s / decisions, sum(times[1][:4])
+
+
 def main() -> None:
     """Print the calls of each policy beside what they should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=20_000)
-    jobs = jobs_of(parser.parse_args().jobs)
+    parser.add_argument("--apart", action="store_true")
+    given = parser.parse_args()
+    jobs = jobs_of(given.jobs)
+    for _ in range(3 * given.apart):
+        here_s, added_s, both_s = cpu_apart(jobs)
+        told = f"FIFO {here_s:.2f} s, apart {both_s:.2f} s (x {both_s / here_s:.1f})"
+        print(f"{told}, {1e6 * added_s:.0f} us a decision more in this process", flush=True)
+    if given.apart:
+        return
     print(f"{'policy':<9} calls per job  at most")
     for name, (make, most) in BARS.items():
         print(f"{name:<9} {calls_per_job(make, jobs):>13.1f}  {most:>7}", flush=True)

@@ -10,5 +10,6 @@ from simsched.api import (
     run as run,
     simulate as simulate,
 )
+from simsched.operators.score import score as score
 
 __version__: str

@@ -100,6 +100,10 @@ class Kind:
         known = any(point.name == name for point in _points(self.group, tuple(sys.path)))
         return ":" in name or (known and not self.is_shipped(name))
 
+    def module_of(self, name: str) -> str:
+        """Return the module that registers a name, "" for an unknown one."""
+        return next((point.module for point in _points(self.group, tuple(sys.path)) if point.name == name), "")
+
     def _registered(self, where: str, name: str) -> object:
         points = (point for point in _points(self.group, tuple(sys.path)) if point.name == name)
         found = sorted({point.value: point for point in points}.items())

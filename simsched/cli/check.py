@@ -37,8 +37,11 @@ def check() -> None:
     """Check your own policies, agents and processes."""
 
 
-def _show(noun: str, name: str, seeds: int, timeout: float, in_process: bool, as_json: bool) -> None:
-    shown, failures = _checked(noun, name, seeds) if in_process else _checked_apart(noun, name, seeds, timeout)
+def _show(noun: str, name: str, seeds: int, timeout: float, isolated: bool, in_process: bool, as_json: bool) -> None:
+    if isolated and noun != "policy":
+        raise click.UsageError("only policies run behind a wall")
+    what = (noun, name, seeds, isolated)
+    shown, failures = _checked(*what) if in_process else _checked_apart(*what, timeout)
     if as_json:
         rows = [{"check": one.check, "reason": one.reason, "place": one.place} for one in failures]
         print_json({noun: name, "failures": rows})
@@ -62,10 +65,11 @@ def _add_check(noun: str, what: str) -> None:
         timeout: float = opt(
             "Time after which the process of the kit is killed.", type=ABOVE_ZERO, metavar="SECONDS", default=600.0
         ),
+        isolated: bool = opt("Run a policy behind a wall (docs/external.md)."),
         in_process: bool = opt("Run in this process, for a debugger; without a time limit."),
         as_json: bool = JSON,
     ) -> None:
-        _show(noun, name, seeds, timeout, in_process, as_json)
+        _show(noun, name, seeds, timeout, isolated, in_process, as_json)
 
     about = f"""Run the conformance kit on {what}; the exit code is 1 if a check fails.
 
@@ -80,10 +84,11 @@ _add_check("agent", "agents, which pick the batches of jobs")
 _add_check("process", "a process, which runs beside the cluster")
 
 
-def _checked(noun: str, name: str, seeds: int) -> tuple[str, list[Failure]]:
+def _checked(noun: str, name: str, seeds: int, isolated: bool) -> tuple[str, list[Failure]]:
     from simsched.agent import AGENTS
     from simsched.applications import ApplicationsOptions, catalogue
     from simsched.engine import PROCESSES
+    from simsched.experiment import walled_maker
     from simsched.policy import POLICIES
     from simsched.testing import check_agent, check_policy, check_process
 
@@ -93,17 +98,19 @@ def _checked(noun: str, name: str, seeds: int) -> tuple[str, list[Failure]]:
         "process": (PROCESSES, partial(check_process, applications=catalogue(ApplicationsOptions()))),
     }
     kind, kit = kits[noun]
+    if isolated:
+        return name, check_policy(walled_maker(name), seeds=seeds)
     found = kind.load(name)
     with contextlib.redirect_stdout(sys.stderr):  # keeps its output out of the results
         return str(getattr(found, "name", found.__name__)), kit(found, seeds=seeds)
 
 
-def _checked_apart(noun: str, name: str, seeds: int, timeout_s: float) -> tuple[str, list[Failure]]:
+def _checked_apart(noun: str, name: str, seeds: int, isolated: bool, timeout_s: float) -> tuple[str, list[Failure]]:
     """Run the kit in a separate process; a crash or timeout is a failure."""
     from simsched.experiment.running import LONGEST_MESSAGE, start
     from simsched.testing import Failure
 
-    process, pipe = start(_serve_check, noun, name, seeds)
+    process, pipe = start(_serve_check, noun, name, seeds, isolated)
     said = None
     try:
         with contextlib.suppress(EOFError, OSError, ValueError):
@@ -124,10 +131,10 @@ def _checked_apart(noun: str, name: str, seeds: int, timeout_s: float) -> tuple[
     return said["name"], [Failure(**one) for one in said["failures"]]
 
 
-def _serve_check(pipe: Connection, noun: str, name: str, seeds: int) -> None:
+def _serve_check(pipe: Connection, noun: str, name: str, seeds: int, isolated: bool) -> None:
     said: dict[str, Any] = {"name": name, "failures": [], "problems": []}
     try:
-        said["name"], failures = _checked(noun, name, seeds)
+        said["name"], failures = _checked(noun, name, seeds, isolated)
         said["failures"] = [asdict(failure) for failure in failures]
     except InputError as error:
         said["problems"] = [asdict(problem) for problem in error.problems]

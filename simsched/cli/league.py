@@ -20,6 +20,7 @@ _SEEDS = opt(
     "[default: the division's]",
     metavar="N|FILE",
 )
+_ISOLATED = ("Run policies that do not ship behind a wall (docs/external.md).", "--isolated/--no-isolated")
 _OUT = opt("Folder for the results.", metavar="DIR", default=Path("results"))
 
 
@@ -48,6 +49,7 @@ def league(
     ),
     out: Path = _OUT,
     workers: int | None = WORKERS,
+    isolated: bool = opt(*_ISOLATED),
     as_json: bool = JSON,
 ) -> None:
     """Play a division of a league: every policy on the same lists of jobs, beside the best possible.
@@ -61,10 +63,10 @@ def league(
     from simsched.results.league import LEAGUE_FILE, league_text
 
     if verify is not None:
-        _verify(verify, out, workers, as_json=as_json)
+        _verify(verify, out, workers, isolated=isolated, as_json=as_json)
         return
     rows = [{"name": one} for one in policies] or None
-    table, stored = _play(name, division, out, rows, against, seeds, workers)
+    table, stored = _play(name, division, out, rows, against, seeds, workers, isolated=isolated)
     folder = out / f"{table.name}-{division}"
     write_text(folder / LEAGUE_FILE, league_text(table))
     paths = [folder / LEAGUE_FILE, *write_league(table, folder, _evidence(table))]
@@ -90,6 +92,7 @@ def score(
     ),
     out: Path = _OUT,
     workers: int | None = WORKERS,
+    isolated: bool = opt(*_ISOLATED, default=True),
     as_json: bool = JSON,
 ) -> None:
     """Score a policy: the share of the way from FIFO to the certified bound that it covers, over a division.
@@ -100,7 +103,7 @@ def score(
     from simsched.operators import score as scoring
 
     found = scoring.score(policy, division=division, seeds=_listed(seeds), unseen=_listed(unseen), out=out,
-                   workers=workers or processors())  # fmt: skip
+                   workers=workers or processors(), isolated=isolated)  # fmt: skip
     if as_json:
         print_json(found)
         return
@@ -122,6 +125,8 @@ def _play(
     against: Path | None,
     seeds: str | None,
     workers: int | None,
+    *,
+    isolated: bool,
 ) -> tuple[LeagueTable, LeagueTable | None]:
     from simsched.api import progress_listener
     from simsched.experiment.league import read_league, shipped_results
@@ -141,7 +146,7 @@ def _play(
     with progress_listener() as listener:
         table = play(
             name, spec, few, out, name=division, rows=rows, against=stored, seeds=own,
-            workers=workers or processors(), listener=listener,
+            workers=workers or processors(), isolated=isolated, listener=listener,
             began=lambda contest: click.echo(f"contest {contest}", err=True),
         )  # fmt: skip
     return table, stored
@@ -164,14 +169,14 @@ def _listed(seeds: str | None) -> int | list[int] | None:
     return list(found)
 
 
-def _verify(path: Path, out: Path, workers: int | None, *, as_json: bool) -> None:
+def _verify(path: Path, out: Path, workers: int | None, *, isolated: bool, as_json: bool) -> None:
     """Play a submission again; the first time, write the digest of its cells into it."""
     from simsched.experiment.league import read_entry
     from simsched.results.league import cells_digest
 
     made = read_entry(path)
     entry, label = made.entry, str(made.row["label"])
-    table, _ = _play(entry.league, entry.division, out, [made.row], None, f"{entry.seeds}", workers)
+    table, _ = _play(entry.league, entry.division, out, [made.row], None, f"{entry.seeds}", workers, isolated=isolated)
     failed = next((one for one in table.entries if one.policy == label and one.reason), None)
     if failed is not None:
         raise input_error(path, f"it cannot run at {failed.contest}: {failed.reason}", "mend the policy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from keyword import iskeyword
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -178,6 +179,19 @@ _add_plugin("process", "a conforming process", _PROCESS, "NAME")
 def class_name(module: str) -> str:
     """Return the name of the class in a module of a plugin: MyPolicy in my_policy."""
     return "".join(part.capitalize() for part in module.split("_"))
+
+
+@command(new)
+def external(
+    name: str = _NAME, *, language: Literal["python", "go", "c"] = opt(default="python"), force: bool = FORCE
+) -> None:
+    """Write NAME.py, NAME.go or NAME.c with a whole scheduler for the policy `external` (docs/external.md)."""
+    ending = {"python": ".py"}.get(language, f".{language}")
+    path = Path(f"{name.removesuffix(ending)}{ending}")
+    _write(path, files("simsched_policies.external").joinpath(f"client{ending}").read_text("utf-8"), force)
+    how = f"command: [{'python3' if language == 'python' else './' + path.stem}]"
+    how += f", program: {path}" if language == "python" else ""
+    click.echo(f"{path}: try it with policies: [{{name: external, params: {{{how}}}}}, srtf]")
 
 
 @command(new)

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,8 +165,8 @@ def validate(
 
 
 @command()
-def schema() -> None:
+def schema(*, protocol: bool = opt("The messages of schedulers in other processes (docs/external.md).")) -> None:
     """Print the JSON Schema of experiment files, for editors that complete and check YAML."""
     from simsched.experiment import json_schema
 
-    print_json(json_schema())
+    print_json(import_module("simsched_policies.external.messages").json_schema() if protocol else json_schema())

@@ -50,6 +50,7 @@ def run(
     timeout_per_cell: float | None = opt(
         "Time after which the process of a cell is killed. [default: no limit]", metavar="SECONDS", type=ABOVE_ZERO
     ),
+    isolated: bool = opt("Run policies that do not ship behind a wall: isolated=true."),
     in_process: bool = opt("Run policies in this process, for a debugger; one that ends the process ends the run."),
     name: str | None = opt("Folder of the run. [default: the experiment's name and the changes]", metavar="NAME"),
     profile: bool = opt("Print a time profile of the first cell on stderr; this cell runs twice."),
@@ -76,7 +77,7 @@ def run(
     experiment = experiment_of(experiment, out, labels, manifests)
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
-    overrides += _also(diagnostics, explain, shards)
+    overrides += (*_also(diagnostics, explain, shards), *["isolated=true"] * isolated)
     how: dict[str, Any] = {"labels": labels, "in_process": in_process, "limit_s": timeout_per_cell}
     ahead = not (in_process or dask or dry_run)
     grid = prepare(experiment, overrides, name=name, progress=grid_progress(), ahead=ahead, **how)

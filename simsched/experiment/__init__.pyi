@@ -14,6 +14,7 @@ from .policy_params import (
     PolicyCard as PolicyCard,
     make_policy as make_policy,
     policy_card as policy_card,
+    walled_maker as walled_maker,
 )
 from .results_name import find_experiment as find_experiment, shipped_experiments as shipped_experiments
 from .spec import ExperimentSpec as ExperimentSpec, SharingSpec as SharingSpec, json_schema as json_schema

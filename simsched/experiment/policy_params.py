@@ -7,11 +7,12 @@ import json
 import math
 import re
 import sys
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -19,6 +20,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from simsched.documents import MOST_NUMBER, keys_at, say
 from simsched.errors import InputError, Problem, nearest
+from simsched.files import absolute
 from simsched.knowledge import Known, told
 from simsched.plugins import is_process, parameters, quiet_stdout
 from simsched.policy import INFINITE, INPUT_FILE, Policy, Signal, registry
@@ -35,6 +37,41 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
             return policy(**values)
         except (SystemExit, GeneratorExit) as error:
             raise ValueError(f"its constructor raises {type(error).__name__}: {error}") from error
+
+
+#: The policy that runs another one behind a wall.
+_BRIDGE = "simsched_policies.external.bridge:Bridged"
+
+
+def isolated(row: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return what changes in a policy's row for it to run behind a wall, without loading it: nothing if it ships.
+
+    Its file, or the folder of its package, is part of what identifies results; files in its parameters count from
+    `folder`.
+    """
+    name = str(row.get("name"))
+    if not registry.POLICIES.is_foreign(name) or name == _BRIDGE:
+        return {}
+    place, _, own = name.rpartition(":")
+    if place.endswith(".py"):
+        code = absolute(folder / place)
+    else:
+        top = (place or registry.POLICIES.module_of(name)).partition(".")[0]
+        spec = find_spec(top)
+        code = Path((spec and spec.origin) or top)
+        code = code.parent if code.name == "__init__.py" else code
+    params = row.get("params", {})
+    if isinstance(params, dict):
+        files = {key: folder / one for key, one in params.items() if isinstance(one, str) and one}
+        params = params | {key: str(absolute(path)) for key, path in files.items() if path.is_file()}
+    inner = {"policy": name, "code": str(code), "params": params}
+    return {"name": _BRIDGE, "label": row.get("label") or own, "params": inner}
+
+
+def walled_maker(name: str) -> Callable[[], Policy]:
+    """Return what makes instances of a policy, each behind a wall of its own."""
+    row = isolated({"name": name}, Path.cwd()) or {"params": {"policy": name}}
+    return partial(registry.load(_BRIDGE), **row["params"])
 
 
 def converted(plugin: type[Any], params: Mapping[str, Any]) -> dict[str, Any]:

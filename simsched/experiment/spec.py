@@ -345,6 +345,10 @@ class ExperimentSpec(Section):
         description="policies to compare, in the order shown; a plain name means {name: ...}",
         json_schema_extra=_or_names,
     )
+    isolated: bool = Field(
+        default=False,
+        description="whether policies that do not ship with simsched run behind a wall (docs/external.md)",
+    )
     processes: tuple[ProcessSpec, ...] = Field(
         default=(),
         description="users' SimPy processes beside the cluster, in their order; plain text means {use: ...}",

@@ -18,7 +18,7 @@ from simsched.documents import Document, Draft, KeyPath, draft_of, keys_at, prob
 from simsched.engine import PROCESSES
 from simsched.errors import InputError, Problem, nearest, nearest_to_last
 from simsched.experiment.checks import idle_keys, without_idle
-from simsched.experiment.policy_params import input_files, parameter_problems
+from simsched.experiment.policy_params import input_files, isolated, parameter_problems
 from simsched.experiment.spec import ExperimentSpec, with_first_seeds
 from simsched.model.cluster import TENANTS_PARAMETER
 from simsched.plugins import Kind, parameters
@@ -161,6 +161,8 @@ class _Plugins:
     def problems(self, draft: Draft) -> Iterator[Problem]:
         """Yield unknown policies, agents and processes, and their wrong parameters."""
         for index, entry in _entries(draft, "policies"):
+            if draft.data.get("isolated") is True:
+                entry |= isolated(entry, draft.folder_of(("policies", index, "name")))
             name, place = str(entry.get("name")), ("policies", index)
             policy = yield from self._load(draft, POLICIES, (*place, "name"), entry)
             if policy is not None:

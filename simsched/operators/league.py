@@ -200,6 +200,7 @@ def play(
     against: LeagueTable | None = None,
     seeds: Sequence[int] | None = None,
     workers: int = 1,
+    isolated: bool = False,
     listener: Listener | None = None,
     began: Callable[[str], None] | None = None,
 ) -> LeagueTable:
@@ -207,19 +208,21 @@ def play(
 
     Only `rows` take part, by default the division's. They stand beside `against`, which includes the bounds: results of
     others in the same contests. Without it, FIFO takes part too, and the contests are bounded. Lists of `seeds` that
-    are not frozen are drawn. Raises `InputError` for wrong rows, or if `against` has other jobs.
+    are not frozen are drawn. With `isolated`, policies that do not ship run behind a wall. Raises `InputError` for
+    wrong rows, or if `against` has other jobs.
     """
     chosen = tuple(seeds or range(1, division.seeds + 1))
     digest = spec.digest(division.contests)
     own = [{"name": one} for one in (FIRST,)] if rows is not None and _needs_first(against) else []
     given = [one.model_dump(exclude_none=True) for one in division.policies] if rows is None else [*rows, *own]
     lost = unable(given)
+    apart = ("isolated=true",) * isolated
     able = [row for row in given if str(row.get("label") or row["name"]) not in lost]
     contests = []
     for contest in division.contests:
         if began is not None:
             began(contest)
-        grid = prepare_grid(spec.document(contest, able), name=spec.name, leave_out=True)
+        grid = prepare_grid(spec.document(contest, able), apart, name=spec.name, leave_out=True)
         refused = {label: reason_of(problems) for label, problems in grid.refused.items()}
         contests.append(_Contest(contest, grid, lost | refused, _lists(league, spec, contest, chosen, grid)))
     bounded = {one.name: one.counted(spec) for one in contests} if against is None else {}

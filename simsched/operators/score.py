@@ -26,15 +26,15 @@ def score(
     unseen: int | Sequence[int] | None = None,
     out: Path | None = None,
     workers: int = 1,
+    isolated: bool = True,
 ) -> dict[str, Any]:
     """Score a policy (`file.py:Class` or a registered name) on a division, as a dictionary of plain values.
 
     `score` is the share of the way from FIFO to the certified bound, with `interval` (None for one seed), `by_seed` and
     by `contests`; `decision_p99_s` the time of a decision, `lost_most` the jobs that lost most where it covers least.
     `seeds` are the first so many, or a list of one's own; as many `unseen` ones tell by how much less it covers of
-    those. The policy runs in a worker process, not
-    behind a wall. `out` keeps cells for the next call.
-    Raises `InputError` if it cannot run.
+    those. A policy that does not ship runs behind a wall (docs/external.md) unless `isolated` is False. `out` keeps
+    cells for the next call. Raises `InputError` if it cannot run.
 
     >>> round(score("srtf", division="smoke", seeds=2)["score"], 1)  # doctest: +SKIP
     0.9
@@ -42,9 +42,9 @@ def score(
     if out is None:
         with TemporaryDirectory() as folder:
             return score(policy, division=division, league=league, seeds=seeds, unseen=unseen,
-                         out=Path(folder), workers=workers)  # fmt: skip
+                         out=Path(folder), workers=workers, isolated=isolated)  # fmt: skip
     row: dict[str, Any] = {"name": policy, "label": _MINE}
-    table, place = _played(league, division, row, seeds, out, workers)
+    table, place = _played(league, division, row, seeds, out, workers, isolated=isolated)
     own = [one for one in table.ran() if one.policy == _MINE]
     found: dict[str, Any] = {
         "score": place.share.mean,
@@ -58,7 +58,7 @@ def score(
         "overfits": [],
     }
     if unseen is not None:
-        others, there = _played(league, division, row, unseen, out, workers)
+        others, there = _played(league, division, row, unseen, out, workers, isolated=isolated)
         if set(others.seeds) & set(table.seeds) or len(others.seeds) != len(table.seeds):
             raise input_error("unseen", "as many seeds are needed as are seen, and no seed of these", "give others")
         found |= {"unseen": there.share.mean, "overfits": [_said(place, there)]}
@@ -66,7 +66,14 @@ def score(
 
 
 def _played(
-    league: str, division: str, row: dict[str, Any], seeds: int | Sequence[int] | None, out: Path, workers: int
+    league: str,
+    division: str,
+    row: dict[str, Any],
+    seeds: int | Sequence[int] | None,
+    out: Path,
+    workers: int,
+    *,
+    isolated: bool,
 ) -> tuple[LeagueTable, Standing]:
     """Play a row beside the shipped results, or where these do not know its seeds, beside FIFO and new bounds."""
     spec, few = read_league(league, division)
@@ -78,7 +85,8 @@ def _played(
     if stored is not None and not set(chosen) <= set(stored.seeds):
         stored = None
     rows = [row] if row["name"] != FIRST or stored is not None else []
-    table = play(league, spec, few, out, name=division, rows=rows, against=stored, seeds=chosen, workers=workers)
+    table = play(league, spec, few, out, name=division, rows=rows, against=stored, seeds=chosen, workers=workers,
+                 isolated=isolated)  # fmt: skip
     failed = next((one for one in table.entries if one.policy == _MINE and one.reason), None)
     if failed is not None:
         raise input_error(

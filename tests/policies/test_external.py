@@ -1,18 +1,27 @@
-"""Schedulers in other processes: the shipped client gives the bytes of srtf, and bad clients end only their own run."""
+"""Schedulers in other processes: the shipped clients give the bytes of srtf, and bad clients end only their own run."""
 
+import contextlib
+import json
 import os
 import random
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from simsched_policies.external import messages
 from simsched_policies.external.policy import CLIENT, External
-from simsched_policies.external.wire import ExternalError
+from simsched_policies.external.wire import ExternalError, Wire
 
 import simsched as sim
+from simsched.cli.new import new
+from simsched.cli.output import schema
 from simsched.errors import InputError
 
 
@@ -33,11 +42,69 @@ def same(one, other):
     return one.jobs.equals(other.jobs) and one.allocations.equals(other.allocations)
 
 
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory):
+    """The commands that start the client of each language, as `simsched new external` writes it."""
+    folder, commands = tmp_path_factory.mktemp("clients"), {}
+    builds = {
+        "python": None,
+        "c": ("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"),
+        "go": ("go", "build", "-o"),
+    }
+    for language, build in builds.items():
+        with contextlib.chdir(folder):
+            made = CliRunner().invoke(new, ["external", "mine", "--language", language])
+        assert made.exit_code == 0, made.output
+        (path,) = folder.glob(f"mine.{language[:2]}*")
+        assert path.read_text().count("\n") <= 100
+        commands[language] = (sys.executable, str(path))
+        if build is not None:
+            commands[language] = (str(folder / language),)
+            if not shutil.which(build[0]):
+                continue
+            subprocess.run([*build, folder / language, path], check=True, env={**os.environ, "GOCACHE": str(folder)})
+    return commands
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("failures", [None, {"node_mtbf_h": 2, "repair_median_h": 0.2}])
-def test_the_shipped_client_gives_the_bytes_of_srtf(seed, failures):
+@pytest.mark.parametrize("language", ["python", "c", "go"])
+def test_the_shipped_clients_give_the_bytes_of_srtf(language, seed, failures, clients):
+    if not Path(clients[language][-1]).exists():
+        pytest.skip(f"there is no compiler of {language}")
     given = {"jobs": workload(seed), "cluster": (4, 8), "failures": failures}
-    assert same(sim.simulate(policy=External(), **given), sim.simulate(policy="srtf", **given))
+    assert same(sim.simulate(policy=External(command=clients[language]), **given), sim.simulate(policy="srtf", **given))
+
+
+def test_the_page_and_every_message_follow_from_the_schema(monkeypatch):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "external.md").read_text("utf-8")
+    assert messages.messages_markdown().rstrip() in page
+    sent, send = [], Wire.send
+    monkeypatch.setattr(Wire, "send", lambda wire, line: (sent.append(line), send(wire, line)))
+    sim.simulate(policy=External(), jobs=workload(1, 20), cluster=(2, 8), failures={"node_mtbf_h": 2})
+    kinds = {"hello": messages.Hello, "decide": messages.Decide}
+    read = [messages.read(kinds[json.loads(line)["type"]], line) for line in sent]
+    assert {type(one) for one in read} == set(kinds.values())
+    assert json.loads(CliRunner().invoke(schema, ["--protocol"]).output)["discriminator"]["propertyName"] == "type"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"jbs": {}}, "'jbs' is no field of 'decision'; did you mean 'jobs'?"),
+        ({"jobs": {"a": {"place": [], "besid": []}}}, "'besid' is no field of 'jobs.a'; did you mean 'beside'?"),
+        ({"jobs": {"a": [[0, 1.5]]}}, "'1' of 'jobs.a.0' is 1.5: Input should be a valid integer"),
+        ({"jobs": {"a": 7}}, "job 'a' has 7, which is no action"),
+        ({"wake_at_s": True}, "'wake_at_s' of 'decision' is True"),
+        ({"rest": "sleeps"}, "'rest' of 'decision' is 'sleeps': Input should be 'stays' or 'stops'"),
+        ({"type": "ready"}, "a message of the type 'decision' was expected"),
+        ([], "a message of the type 'decision' was expected"),
+        ({"jobs": {"a": {"place": [[0, 1]], "plan": {"x": 1}}}}, "the plan of job 'a'"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_named(answer, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        messages.decision(json.dumps(answer).encode())
 
 
 def test_a_client_on_a_socket_decides_too(tmp_path):

@@ -18,8 +18,8 @@ import numpy as np
 
 from simsched.errors import input_error, nearest
 from simsched.model import JobRequest
-from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, Traits, View, signals as known
-from simsched_policies.external.messages import VERSION, decision, ready
+from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Reasons, Signal, Traits, View, Why, signals as known
+from simsched_policies.external.messages import VERSION, Decision as Answer, decision, ready
 from simsched_policies.external.wire import ExternalError, Wire
 
 T = TypeVar("T")
@@ -43,6 +43,32 @@ _SIGNALS: Mapping[str, Signal] = MappingProxyType(
 CLIENT = Path(__file__).with_name("client.py")
 _USUAL = JobRequest("", 0.0, 0)
 _PLAIN = (str, int, float, bool, type(None))
+
+
+class Changes:
+    """What a client already knows of the nodes, to send it only what changes."""
+
+    def __init__(self, view: View) -> None:
+        """Start with all nodes up and free."""
+        self._free, self._up = [node.gpus for node in view.nodes], [True] * len(view.nodes)
+
+    def since_last(self, view: View) -> dict[str, Any]:
+        """Return the message `decide` of a view, without signals."""
+        message: dict[str, Any] = {"type": "decide", "now_s": view.now_s}
+        if view.arrived:
+            message["arrived"] = [told(job.request) for job in view.arrived]
+        if view.finished:
+            message["finished"] = list(view.finished)
+        for name, jobs in (("lost", view.lost), ("reached", view.reached_threshold)):
+            if jobs:
+                message[name] = [job.id for job in jobs]
+        free, up = list(view.free), list(view.up)
+        if free != self._free:
+            message["free"] = [(node, new) for node, new in enumerate(free) if new != self._free[node]]
+        if up != self._up:
+            message["up"] = [(node, new) for node, new in enumerate(up) if new != self._up[node]]
+        self._free, self._up = free, up
+        return message
 
 
 @dataclass
@@ -70,8 +96,7 @@ class External(Policy):
     elastic: bool = False
     timeout_s: float = 30.0
     _wire: Wire | None = field(default=None, init=False, repr=False)
-    _free: list[int] = field(default_factory=list, init=False, repr=False)
-    _up: list[bool] = field(default_factory=list, init=False, repr=False)
+    _changes: Changes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a client that is given twice or not at all, and signals that cannot be sent."""
@@ -97,10 +122,17 @@ class External(Policy):
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Tell the client what has changed, and carry out its answer."""
         wire = self._wire or self._begin(view, rng)
-        wire.send(self._changes(view))
-        made, order = self._checked(wire, decision)
+        message = self._changes.since_last(view)
+        if self.tell:
+            jobs = {job.id: job for job in (*view.arrived, *view.lost)}
+            jobs |= {job.id: job for job in view.jobs.values() if job.running}
+            message["told"] = {name: [SENT[one](job) for one in self.tell] for name, job in jobs.items()}
+        wire.send(line(message))
+        made, said = self._checked(wire, decision)
         if view.reasons is not None:
-            view.reasons.order(dict.fromkeys(order, ()))
+            give_reasons(view.reasons, said)
+        if said.order:
+            made = made._replace(jobs={job: made.jobs[job] for job in (*said.order, *made.jobs) if job in made.jobs})
         return made
 
     def artifacts(self) -> Mapping[str, str]:
@@ -117,50 +149,38 @@ class External(Policy):
             "signals": self.tell, "restart_delay_s": view.restart_delay_s, "seed": int(rng.integers(2**32)),
             "params": dict(self.params),
         }  # fmt: skip
-        self._free, self._up = [node.gpus for node in view.nodes], [True] * len(view.nodes)
+        self._changes = Changes(view)
         command = (*self.command, *([self.program] if self.program else []))
         started = command or (() if self.connect else (sys.executable, str(CLIENT)))
         self._wire = wire = Wire(started, self.connect, self.timeout_s)
-        wire.send(_line(hello))
+        wire.send(line(hello))
         self._checked(wire, ready)
         return wire
 
-    def _changes(self, view: View) -> bytes:
-        message: dict[str, Any] = {"type": "decide", "now_s": view.now_s}
-        free, up = list(view.free), list(view.up)
-        if free != self._free:
-            message["free"] = [(node, new) for node, new in enumerate(free) if new != self._free[node]]
-        if up != self._up:
-            message["up"] = [(node, new) for node, new in enumerate(up) if new != self._up[node]]
-        self._free, self._up = free, up
-        if view.arrived:
-            message["arrived"] = [_told(job.request) for job in view.arrived]
-        if view.finished:
-            message["finished"] = list(view.finished)
-        for name, jobs in (("lost", view.lost), ("reached", view.reached_threshold)):
-            if jobs:
-                message[name] = [job.id for job in jobs]
-        if self.tell:
-            told = {job.id: job for job in (*view.arrived, *view.lost)}
-            told |= {job.id: job for job in view.jobs.values() if job.running}
-            message["told"] = {name: [SENT[one](job) for one in self.tell] for name, job in told.items()}
-        return _line(message)
-
     def _checked(self, wire: Wire, read: Callable[[bytes], T]) -> T:
-        line = wire.receive()
+        answer = wire.receive()
         try:
-            return read(line)
+            return read(answer)
         except ValueError as error:
-            wire.send(_line({"type": "refused", "why": str(error)}))
+            wire.send(line({"type": "refused", "why": str(error)}))
             wire.close()
-            raise ExternalError(f"the client's answer {line[:60]!r} is refused: {error}") from None
+            raise ExternalError(f"the client's answer {answer[:60]!r} is refused: {error}") from None
 
 
-def _line(message: Mapping[str, Any]) -> bytes:
+def give_reasons(reasons: Reasons, said: Answer) -> None:
+    """Report the order and the waits of an answer; `ValueError` for a reason that does not exist."""
+    reasons.order(said.order if isinstance(said.order, dict) else dict.fromkeys(said.order, ()))
+    reasons.places |= {job: (rank, reasons.places[job][1]) for job, rank in said.ranks.items()}
+    for job, (why, detail) in said.waits.items():
+        reasons.wait(job, Why(why), detail)
+
+
+def line(message: Mapping[str, Any]) -> bytes:
+    """Return a message as a line."""
     return json.dumps(message, separators=(",", ":")).encode()
 
 
-def _told(request: JobRequest) -> dict[str, Any]:
+def told(request: JobRequest) -> dict[str, Any]:
     """Return the plain fields of a request that differ from their defaults."""
     pairs = zip(request._fields, request, _USUAL, strict=True)
     return {name: value for name, value, usual in pairs if value != usual and isinstance(value, _PLAIN)}

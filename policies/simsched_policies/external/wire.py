@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
 import subprocess
 import time
@@ -23,18 +24,18 @@ class ExternalError(RuntimeError):
 class Wire:
     """Lines to and from a client."""
 
-    def __init__(self, command: Sequence[str], connect: str, timeout_s: float) -> None:
-        """Start `command`, or connect to `unix:/path`."""
-        self._timeout_s, self._heard, self._process = timeout_s, b"", None
+    def __init__(self, command: Sequence[str], connect: str, timeout_s: float, **how: Any) -> None:
+        """Start `command`, with these options of `subprocess.Popen`, or connect to `unix:/path`."""
+        self.timeout_s, self._heard, self._process = timeout_s, b"", None
         try:
             if command:
                 self._process = process = subprocess.Popen(
-                    list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+                    list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **how
                 )
                 assert process.stdin is not None
                 assert process.stdout is not None
                 self._name, self._in, self._out = command[0], process.stdout.fileno(), process.stdin.fileno()
-                self._end: Callable[[], Any] = weakref.finalize(self, _kill, process)
+                self._end: Callable[[], Any] = weakref.finalize(self, _kill, process, bool(how))
             else:
                 peer = socket.socket(socket.AF_UNIX)
                 peer.settimeout(timeout_s)
@@ -48,19 +49,18 @@ class Wire:
 
     def send(self, line: bytes) -> None:
         """Send a line; raises `ExternalError` if the client does not read it in time."""
-        until, left = time.monotonic() + self._timeout_s, memoryview(line + b"\n")
+        until, left = time.monotonic() + self.timeout_s, memoryview(line + b"\n")
         while left:
-            self._wait([], [self._out], until, "reads nothing")
             try:
                 left = left[os.write(self._out, left) :]
             except BlockingIOError:
-                continue
+                self._wait([], [self._out], until, "reads nothing")
             except OSError as error:
                 raise self._dead() from error
 
-    def receive(self) -> bytes:
+    def receive(self, until: float | None = None) -> bytes:
         """Return the next line; raises `ExternalError` if none comes in time, or one is endless."""
-        until, begun = time.monotonic() + self._timeout_s, 0
+        until, begun = time.monotonic() + self.timeout_s if until is None else until, 0
         while (end := self._heard.find(b"\n", begun)) < 0:
             begun = len(self._heard)
             if begun > _MOST_BYTES:
@@ -84,10 +84,11 @@ class Wire:
                 self._process.stdin.close()
                 self._process.wait(1)
         self._end()
+        self._in = self._out = -1  # another file may get their numbers
 
     def _wait(self, readable: list[int], writable: list[int], until: float, what: str) -> None:
         if not any(select.select(readable, writable, [], max(until - time.monotonic(), 0))):
-            raise ExternalError(f"the client '{self._name}' {what} within {self._timeout_s:g} s (timeout_s)")
+            raise ExternalError(f"the client '{self._name}' {what} within {self.timeout_s:g} s (timeout_s)")
 
     def _dead(self) -> ExternalError:
         code = None
@@ -98,9 +99,12 @@ class Wire:
         return ExternalError(f"the client '{self._name}' has ended{ended} before the run did")
 
 
-def _kill(process: subprocess.Popen[Any]) -> None:
+def _kill(process: subprocess.Popen[Any], group: bool) -> None:
     process.kill()
     process.wait()
+    if group:  # what it has started
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             with contextlib.suppress(OSError):
