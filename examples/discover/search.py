@@ -5,7 +5,7 @@
 A candidate is a sum of weighted terms; the jobs with the smallest sums run. Each is written as a policy in Python and
 scored by `sim.score`, the share of the way from FIFO to the certified bound, on seeds that the search sees. At the end
 the best is scored again behind a wall, also on seeds that it never saw, which tells whether it overfits, and stands
-beside rivals that know as little: FIFO, least attained service, smallest first.
+beside rivals that know as little: least attained service, smallest first, and FIFO, which is 0.
 
 The mutator is scripted. One that asks a language model fits into its place: see docs/how-to/discover.md.
 """
@@ -25,8 +25,8 @@ import simsched as sim
 
 #: What a priority may weigh, as text over the numbers of a job in TEMPLATE.
 TERMS = ("log2(gpus)", "log1p(attained)", "log1p(attained / gpus)", "log1p(age)", "sqrt(age)", "gpus", "runs")
-#: Policies that read no estimate of a job's duration, either.
-RIVALS = ("fifo", "las", "smallest-first")
+#: Policies that read no estimate of a job's duration, either; FIFO's score is 0.
+RIVALS = ("las", "smallest-first")
 TEMPLATE = '''"""A priority function that a search has found."""
 
 from math import log1p, log2, sqrt

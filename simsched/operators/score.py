@@ -84,8 +84,9 @@ def _played(
         chosen = stored.seeds
     if stored is not None and not set(chosen) <= set(stored.seeds):
         stored = None
-    rows = [row] if row["name"] != FIRST or stored is not None else []
-    table = play(league, spec, few, out, name=division, rows=rows, against=stored, seeds=chosen, workers=workers,
+    if row["name"] == FIRST and stored is None:
+        raise input_error("policy", f"the way begins at '{FIRST}': its score is 0", "name another one")
+    table = play(league, spec, few, out, name=division, rows=[row], against=stored, seeds=chosen, workers=workers,
                  isolated=isolated)  # fmt: skip
     failed = next((one for one in table.entries if one.policy == _MINE and one.reason), None)
     if failed is not None:
