@@ -45,6 +45,8 @@ def problems_with(options: Any, section: str) -> Iterator[Problem]:
         value = getattr(options, field.name)
         where = f"{section}.{field.name}"
         if value is None:
+            if type(None) not in get_args(hints[field.name]):
+                yield Problem(where, "None is no value", "give one, or leave it out")
             continue
         names = _names(hints[field.name])
         if names and isinstance(value, str) and value not in names:

@@ -233,9 +233,12 @@ def catalogue(options: ApplicationsOptions = ApplicationsOptions()) -> Applicati
 
 
 def _state_of(place: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return name, time of change and size of a file, or of each file in a folder."""
-    files = sorted(place.rglob("*")) if place.is_dir() else [place]
-    states = [(str(file), file.stat()) for file in files if file.is_file()]
+    """Return name, time of change and size of a file, or of each file in a folder and in those right below it."""
+    try:
+        files = sorted([*place.glob("*"), *place.glob("*/*")]) if place.is_dir() else [place]
+        states = [(str(file), file.stat()) for file in files if file.is_file()]
+    except OSError as error:
+        raise input_error(place, f"cannot be read: {error.strerror}", "name a folder of applications") from error
     return tuple((name, at.st_mtime_ns, at.st_size) for name, at in states)
 
 

@@ -112,6 +112,7 @@ JOB = {"num_gpus": 1, "duration_s": 60}
             "jobs, row 0: its speed-up 'fast' is invalid; give 'linear', an exponent",
         ),
         ({"restart_delay_s": -1}, "simulate: a setting of the engine is wrong: engine.restart_delay_s"),
+        ({"restart_delay_s": None}, "engine.restart_delay_s: None is no value"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_in_words(arguments, said):
