@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -34,15 +33,14 @@ def dump_of(
 
     from simsched.operators.dump import Durations, Past, past_of, read_dump
     from simsched.operators.manifests import distribution
+    from simsched.threads import spared_by_the_collector
 
     past, known = list[Past](), dict[str, float]()
     for file in durations:
         more, names = past_of(file)
         past, known = [*past, *more], {**known, **names}
-    gc.disable()  # what is read stays and has no cycles, and looking for some costs as much as reading it
-    dump = read_dump(path, now_s=None if now is None else now.replace(tzinfo=UTC).timestamp(), known=known)
-    gc.freeze()
-    gc.enable()
+    with spared_by_the_collector():  # what is read has no cycles, and looking for some costs as much as reading it
+        dump = read_dump(path, now_s=None if now is None else now.replace(tzinfo=UTC).timestamp(), known=known)
     draw = distribution(duration, np.random.default_rng(seed)) if duration else None
     click.echo(dump.summary(), err=True)
     return dump, Durations.of([*past, *dump.past], draw)
