@@ -39,7 +39,7 @@ class Forecast:
     """
 
     #: Of the changes of generated clusters those whose mean wait lay in the interval, and all.
-    COVERED: ClassVar[tuple[int, int]] = (43, 48)
+    COVERED: ClassVar[tuple[int, int]] = (46, 48)
     now_s: float
     mean_s: float
     low_s: float
