@@ -38,7 +38,7 @@ from simsched.results.writer import json_text
 FIRST = "fifo"
 #: The file of a cell with what is measured.
 _FILE = "played.json"
-#: Simulations that look for the spread of submissions, and the error of the logarithm of FIFO's wait that is accepted.
+#: Simulations that look for the spread of submissions, and the error of the logarithm of FIFO's wait that ends the search.
 _MOST_TRIES, _NEAR = 14, 0.12
 #: Jobs that a cell lists as those that lost most.
 _MOST_LOST = 5
@@ -139,17 +139,23 @@ def make_lists(spec: LeagueSpec, contest: str, seeds: Sequence[int]) -> Lists:
 def _spread(spec: LeagueSpec, task: Task, jobs: Sequence[JobSpec], seed: int, where: str) -> Sequence[JobSpec]:
     """Bisect for the factor on the times of submission; deadlines go with them."""
     low, high, factor = 0.0, 0.0, 1.0
+    nearest, error = None, float("inf")
     for _ in range(_MOST_TRIES):
         made = [replace(job, submit_time_s=round(job.submit_time_s * factor)) for job in jobs]
         values = _played(_task(task, made, seed, spec.counted))["values"]
         share = values["wait_mean_s"] / values["jct_mean_s"]
-        if abs(np.log(max(share, 1e-9) / spec.wait)) < _NEAR and spec.between[0] <= share <= spec.between[1]:
-            return made
+        off = abs(np.log(max(share, 1e-9) / spec.wait))
+        if off < error and spec.between[0] <= share <= spec.between[1]:
+            nearest, error = made, off
+        if error < _NEAR:
+            break
         if share > spec.wait:
             low = factor
         else:
             high = factor
         factor = float(np.sqrt(low * high)) if low and high else factor * (1.25 if low else 0.8)
+    if nearest is not None:
+        return nearest
     raise input_error(where, f"no spread of the jobs of seed {seed} lets FIFO wait {spec.wait:.0%} of its JCT",
                       "declare other jobs")  # fmt: skip
 
