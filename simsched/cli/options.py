@@ -102,7 +102,7 @@ def _params(name: str, kind: Any, marker: Marker) -> Iterator[click.Parameter]:
     how.setdefault("metavar", {Path: "FILE", int: "N"}.get(kind))
     if how["help"] or not marker.switches:
         flags = marker.flags or (f"--{name.replace('_', '-')}",)
-        switch = {"is_flag": True, "flag_value": True} if kind is bool else {}
+        switch: dict[str, Any] = {"is_flag": True, "flag_value": True} if kind is bool else {}
         yield click.Option([*flags, name], multiple=several, **switch, **how)
     for flag, (value, text) in marker.switches.items():
         yield click.Option([flag, name], flag_value=value, help=text)

@@ -38,7 +38,7 @@ from simsched.results.writer import json_text
 FIRST = "fifo"
 #: The file of a cell with what is measured.
 _FILE = "played.json"
-#: Simulations that look for the spread of submissions, and the error of the logarithm of FIFO's wait that ends the search.
+#: Simulations that look for the spread of submissions, and the error of the logarithm of FIFO's wait that ends it.
 _MOST_TRIES, _NEAR = 14, 0.12
 #: Jobs that a cell lists as those that lost most.
 _MOST_LOST = 5

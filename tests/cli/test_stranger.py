@@ -51,7 +51,8 @@ def test_policies_that_failed_are_rows_that_say_so(simsched, folder):
 def test_changed_runs_do_not_overwrite_each_other(simsched, folder):
     for changes in ((), ("-o", "seeds=1"), ("-o", "seeds=2"), ("--name", "mine")):
         assert simsched("run", "tiny.yaml", "-j", "1", "--no-plots", *changes).exit_code == 0
-    assert sorted(path.name for path in (folder / "results").iterdir()) == ["mine", "tiny", "tiny--seeds=1", "tiny--seeds=2"]
+    made = sorted(path.name for path in (folder / "results").iterdir())
+    assert made == ["mine", "tiny", "tiny--seeds=1", "tiny--seeds=2"]
     assert simsched("run", "tiny.yaml", "--name", "../x").exit_code == 2
 
 
