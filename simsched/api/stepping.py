@@ -8,11 +8,10 @@ from typing import Any
 
 from simsched.api.checking import ExperimentSource, prepare
 from simsched.api.running import override_texts
-from simsched.applications import catalogue, with_speeds
 from simsched.engine import Recorder, Simulation, Terms
 from simsched.errors import input_error
 from simsched.experiment import Task
-from simsched.experiment.physics import colocation_of
+from simsched.experiment.physics import applications_of, settings_of
 from simsched.model.placement import describe
 from simsched.policy import JobView, Policy, View
 from simsched.words import clock, counted
@@ -47,14 +46,12 @@ def drive_task(task: Task, policy: Policy | Terms, recorder: Recorder | None = N
     return Simulation(
         task.cluster,
         task.jobs,
-        with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster),
+        applications_of(task),
         task.engine,
         task.seed,
         policy,
         recorder=recorder,
-        agents=None if task.agent is None else task.agent.make(),
-        colocation=colocation_of(task.sharing),
-        failures=task.failures,
+        **settings_of(task),
         processes=[one.make() for one in task.processes],
     )
 

@@ -1,13 +1,29 @@
-"""Converts experiment sections to engine options."""
+"""Converts experiment sections, and what a task has of them, to what a simulation takes."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from simsched.applications import read_pair_table
+from simsched.applications import catalogue, read_pair_table, with_speeds
 from simsched.errors import input_error
 from simsched.experiment.spec import SharingSpec
+from simsched.model import ApplicationSource
 from simsched.model.colocation import Colocation, ConstantSharing, GapFilling, StageInterleaving, TimeSlicing
+
+if TYPE_CHECKING:
+    from simsched.experiment.task import Task
+
+
+def applications_of(task: Task) -> ApplicationSource:
+    """Return the applications of a task, at the speeds of its cluster's GPU types."""
+    return with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
+
+
+def settings_of(task: Task) -> dict[str, Any]:
+    """Return the settings of `Simulation` that a task has whoever decides: agents, colocation and failures."""
+    agents = None if task.agent is None else task.agent.make()
+    return {"agents": agents, "colocation": colocation_of(task.sharing), "failures": task.failures}
 
 
 def colocation_of(spec: SharingSpec | None) -> Colocation | None:

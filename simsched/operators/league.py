@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from simsched.applications import catalogue, with_speeds
 from simsched.engine import MemoryRecorder, simulate
 from simsched.errors import input_error
 from simsched.experiment import Grid, GridCell, HeldJobs, Task, digest_of
@@ -24,7 +23,7 @@ from simsched.experiment.league import (
     reason_of,
     unable,
 )
-from simsched.experiment.physics import colocation_of
+from simsched.experiment.physics import applications_of, settings_of
 from simsched.experiment.running import Listener, Store, blamed, describe_environment, make_cell, prepare_grid, run_grid
 from simsched.model import JobSpec
 from simsched.operators.bound import bound_cells, bounds_of
@@ -86,10 +85,8 @@ def _played(task: LeagueTask) -> dict[str, Any]:
     """Return what a task's policy makes of its jobs: `values` follow from the code, `timing` from the machine too."""
     policy, recorder, cpu_s = _Timed(task.policy.make()), MemoryRecorder(), time.process_time()
     simulate(
-        task.cluster, tuple(task.jobs), with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster),
-        policy, task.engine, task.seed, recorder,  # type: ignore[arg-type]
-        agents=None if task.agent is None else task.agent.make(), colocation=colocation_of(task.sharing),
-        failures=task.failures,
+        task.cluster, tuple(task.jobs), applications_of(task), policy,  # type: ignore[arg-type]
+        task.engine, task.seed, recorder, **settings_of(task),
     )  # fmt: skip
     cpu_s = time.process_time() - cpu_s
     places = {job.id: place for place, job in enumerate(task.jobs)}

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from simsched.applications import catalogue, with_speeds
+from simsched.applications import catalogue
 from simsched.bounds import RelaxedJobs, Speeds, least_cost, relaxed_jobs
 from simsched.errors import input_error
 from simsched.experiment import SharingSpec, Task
-from simsched.experiment.physics import colocation_of
+from simsched.experiment.physics import applications_of, colocation_of
 from simsched.model import Application, Cluster, JobSpec, Site
 from simsched.model.application import NO_BATCH
 from simsched.model.colocation import ConstantSharing, PairTable, TimeSlicing
@@ -80,7 +80,7 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
     `on_one_gpu` counts the work of fitted applications as `fitted_speeds` does.
     """
     _refuse(task)
-    source = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
+    source = applications_of(task)
     applications = [source.for_job(job.request, job.truth) for job in task.jobs]
     known: dict[tuple[object, ...], _Points] = {}
     points = [

@@ -21,11 +21,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from simsched.applications import catalogue, with_speeds
+from simsched.applications import catalogue
 from simsched.arithmetic import Series, exp, log
 from simsched.engine import EngineError, features_of, simulate
 from simsched.errors import InputError, safe_text, said
-from simsched.experiment.physics import colocation_of
+from simsched.experiment.physics import applications_of, settings_of
 from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memory
 from simsched.experiment.running.store import OWN_FILES, Store
 from simsched.experiment.task import Task
@@ -185,7 +185,7 @@ def _out_of_memory(limits: Limits) -> str:
 
 def _simulate(task: Task, folder: Path, progress: ProgressCallback | None, limits: Limits) -> Filled:
     """Run the policy of a task in the engine, and write the tables."""
-    applications: ApplicationSource = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
+    applications = applications_of(task)
     with blamed(task):
         policy: Policy = task.policy.make()
         if limits.decision_s is not None:
@@ -203,9 +203,7 @@ def _simulate(task: Task, folder: Path, progress: ProgressCallback | None, limit
                 task.seed,
                 writer,
                 progress=progress,
-                agents=None if task.agent is None else task.agent.make(),
-                colocation=colocation_of(task.sharing),
-                failures=task.failures,
+                **settings_of(task),
                 processes=[one.make() for one in task.processes] if tuner is None else tuner.processes(jobs),
             )
         if tuner is not None:
