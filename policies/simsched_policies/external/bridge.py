@@ -25,15 +25,12 @@ from simsched.model.placement import Tier
 from simsched.model.plans import Plan
 from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, Traits, Triggers, View, physics, signals
 from simsched.policy.physics import Becomes, Physics, Wants
-from simsched.policy.signals import FileSignal, JobSignal, PairSpeeds, RemainingWork, StepCounts, ViewSignal
+from simsched.policy.signals import PairSpeeds, RemainingWork, StepCounts, ViewSignal
 from simsched_policies.external import messages
-from simsched_policies.external.policy import Changes, give_reasons, line
+from simsched_policies.external.policy import SIGNALS, USUAL, Changes, give_reasons, line
 from simsched_policies.external.wall import Limits, started
 from simsched_policies.external.wire import ExternalError
 
-SIGNALS: Mapping[str, Signal] = MappingProxyType(
-    {one.name: one for one in vars(signals).values() if isinstance(one, JobSignal | ViewSignal | FileSignal)}
-)
 #: Signals whose members are asked for one by one, and those of them that are called themselves (None).
 ASKED: Mapping[Signal, type[Any] | None] = MappingProxyType(
     {
@@ -252,7 +249,7 @@ class _Link:
                 self._facts[id(facts)] = len(self._facts), facts
                 objects.setdefault("facts", []).append(facts)
             fields["facts"] = self._facts[id(facts)][0]
-            if len(fields) - 1 < sum(one != usual for one, usual in zip(job.request, _USUAL, strict=True)):
+            if len(fields) - 1 < sum(one != usual for one, usual in zip(job.request, USUAL, strict=True)):
                 objects.setdefault("requests", {})[job.id] = job.request
         if view.beside is not None and list(view.beside) != self._beside:
             objects["beside"] = self._beside = list(view.beside)
@@ -320,9 +317,6 @@ class _Link:
             except (ValueError, LookupError, ArithmeticError, InputError) as error:
                 values[job] = False, (type(error).__name__, error.args)
         return values
-
-
-_USUAL = JobRequest("", 0.0, 0)
 
 
 def _read(signal: Signal, found: Any, ask: messages.Ask) -> Any:

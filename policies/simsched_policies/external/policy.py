@@ -36,12 +36,17 @@ SENT: Mapping[str, Callable[[JobView], Any]] = MappingProxyType(
         "true_rates": lambda job: {kind: rate for kind, rate in job[known.TRUE_RATES].items()},  # noqa: C416
     }
 )
-_SIGNALS: Mapping[str, Signal] = MappingProxyType(
-    {one.name: one for one in vars(known).values() if isinstance(one, known.JobSignal)}
+SIGNALS: Mapping[str, Signal] = MappingProxyType(
+    {
+        one.name: one
+        for one in vars(known).values()
+        if isinstance(one, known.JobSignal | known.ViewSignal | known.FileSignal)
+    }
 )
 #: The client that ships: an example to start from.
 CLIENT = Path(__file__).with_name("client.py")
-_USUAL = JobRequest("", 0.0, 0)
+#: A request of which only what must be given is given.
+USUAL = JobRequest("", 0.0, 0)
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -117,7 +122,7 @@ class External(Policy):
     @property
     def signals(self) -> frozenset[Signal]:
         """The signals that the client is told."""
-        return frozenset(_SIGNALS[name] for name in self.tell if name in _SIGNALS)
+        return frozenset(SIGNALS[name] for name in self.tell if name in SIGNALS)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Tell the client what has changed, and carry out its answer."""
@@ -182,5 +187,5 @@ def line(message: Mapping[str, Any]) -> bytes:
 
 def told(request: JobRequest) -> dict[str, Any]:
     """Return the plain fields of a request that differ from their defaults."""
-    pairs = zip(request._fields, request, _USUAL, strict=True)
+    pairs = zip(request._fields, request, USUAL, strict=True)
     return {name: value for name, value, usual in pairs if value != usual and isinstance(value, _PLAIN)}
